@@ -317,13 +317,13 @@ def parse(arguments: list[str]) -> tuple[str, bool, list[str]]:
     return action, len(rest) < len(arguments), rest
 
 
-def main(arguments: list[str], root: Path = ROOT) -> int:
+def main(arguments: list[str], root: Path = ROOT, tool=run_tool) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
         print(str(__doc__).strip())
         return 0
     try:
         action, reset, rest = parse(arguments)
-        environment = Environment(root)
+        environment = Environment(root, tool)
         if reset:
             environment.remove()
         environment.prepare(ACTIONS[action])
