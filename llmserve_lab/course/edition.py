@@ -8,6 +8,7 @@ from dataclasses import replace
 from llmserve_lab.course.source import Cell, raise_faults
 
 BEGIN = re.compile(r"(?P<indent>\s*)# BEGIN SOLUTION(?:: (?P<task>.+))?")
+LINE_LENGTH = 100
 END = re.compile(r"\s*# END SOLUTION")
 
 
@@ -83,7 +84,7 @@ def _cut(cell: Cell, blank: bool, where: str) -> str:
         if (bool(begin) and inside) or (bool(end) and not inside):
             raise_faults(where, [f"{cell.label} has a SOLUTION mark out of order"])
         if begin and blank:
-            lines.append(f"{begin['indent']}{_placeholder(cell, begin['task'], where)}")
+            lines += _placeholder(cell, begin, where)
         if not (begin or end or (inside and blank)):
             lines.append(line)
         inside = (inside or bool(begin)) and not end
@@ -92,14 +93,19 @@ def _cut(cell: Cell, blank: bool, where: str) -> str:
     return "\n".join(lines)
 
 
-def _placeholder(cell: Cell, task: str | None, where: str) -> str:
+def _placeholder(cell: Cell, begin: re.Match[str], where: str) -> list[str]:
+    """The lines that stand for the answer, wrapped as the formatter would."""
+    indent, task = begin["indent"], begin["task"]
     if "solution" not in cell.tags or not task:
         raise_faults(
             where,
             [f'{cell.label} needs tags=["solution"] and "# BEGIN SOLUTION: what to write here"'],
         )
-    text = f"exercise {cell.exercise}: {task}"
-    return f"raise NotImplementedError({_quoted(text)})"
+    text = _quoted(f"exercise {cell.exercise}: {task}")
+    line = f"{indent}raise NotImplementedError({text})"
+    if len(line) <= LINE_LENGTH:
+        return [line]
+    return [f"{indent}raise NotImplementedError(", f"{indent}    {text}", f"{indent})"]
 
 
 def _quoted(text: str) -> str:

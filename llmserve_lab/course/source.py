@@ -81,7 +81,7 @@ def _cell(raw: Any, faults: list[str]) -> Cell:
     attributes = {name: raw.metadata[name] for name in raw.metadata if name in ATTRIBUTES}
     attributes["tags"] = tuple(attributes.get("tags", ()))
     cell = Cell(raw.cell_type, raw.source.strip("\n"), **attributes)
-    unknown = sorted(set(raw.metadata) - ATTRIBUTES)
+    unknown = sorted(set(raw.metadata) - ATTRIBUTES - {"lines_to_next_cell"})  # jupytext's own
     faults += [f"{cell.label} has the unknown attribute {name!r}" for name in unknown]
     return cell
 
