@@ -136,10 +136,11 @@ class Environment:
         if not self.folder.exists() or (self.folder.is_dir() and not any(self.folder.iterdir())):
             self.create()
         fingerprint, stamp = self.fingerprint(self.version()), self.read_stamp()
-        if stamp.get("fingerprint") == fingerprint:
-            if set(extras) <= set(stamp["extras"]) and self.has(extras):
-                return
-            extras = sorted({*extras, *stamp["extras"]})
+        present = stamp.get("extras", [])
+        up_to_date = stamp.get("fingerprint") == fingerprint and set(extras) <= set(present)
+        if up_to_date and self.has(extras):
+            return
+        extras = sorted({*extras, *present})
         self.install(extras)
         content = json.dumps({"fingerprint": fingerprint, "extras": extras})
         self.stamp.write_text(content, encoding="utf-8")

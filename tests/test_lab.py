@@ -139,6 +139,16 @@ def test_a_changed_pyproject_runs_pip_again_but_keeps_torch(ready):
     assert tool.steps == ["course", "import"]
 
 
+def test_a_changed_pyproject_keeps_the_extras_that_are_there(ready):
+    assert lab.main(["test"], ready, Tool()) == 0
+    with (ready / "pyproject.toml").open("a") as file:
+        file.write("# changed\n")
+    tool = Tool()
+    assert lab.main([], ready, tool) == 0
+    assert lab.main(["test"], ready, tool) == 0
+    assert [command[-1] for command in tool.commands if "-e" in command] == [f"{ready}[lab,test]"]
+
+
 def test_a_moved_folder_runs_pip_again(ready):
     moved = ready.rename(ready.with_name("elsewhere"))
     tool = Tool()
