@@ -51,8 +51,11 @@ class Grader:
             CheckFailed: it is not; the message names the input, what was expected and what came.
             NotImplementedError: from the answer itself, where it is still blank.
         """
+        __tracebackhide__ = True  # Jupyter then shows only the learner's own lines
+        count = 0
         try:
-            count = sum(self.grade(answer, seed) for seed in SEEDS)
+            for seed in SEEDS:
+                count += self.grade(answer, seed)
         except CheckFailed as failure:
             self._record(passed=False)
             raise CheckFailed(f"{failure}\n{self._next_hint()}") from failure.__cause__
@@ -65,6 +68,7 @@ class Grader:
         Raises:
             CheckFailed, NotImplementedError: as above.
         """
+        __tracebackhide__ = True
         if not callable(answer) or isinstance(answer, type):
             raise CheckFailed(
                 f"Exercise {self.key}: hand over your function itself, without calling it, as in "
@@ -76,6 +80,7 @@ class Grader:
         return len(cases)
 
     def _try(self, answer: Answer, arguments: Arguments) -> None:
+        __tracebackhide__ = True
         expected = self.reference(**copy.deepcopy(arguments))
         first = self._call(answer, arguments)
         if fault := self.shape.compare(expected, first):
@@ -87,6 +92,7 @@ class Grader:
             self._fail(arguments, "two calls return the same object: make a new one each time")
 
     def _call(self, answer: Answer, arguments: Arguments) -> Any:
+        __tracebackhide__ = True
         given = copy.deepcopy(arguments)
         try:
             got = answer(*given.values())

@@ -1,0 +1,1 @@
+"""Misconceptions with the experiments that refute them, one module for each chapter."""
