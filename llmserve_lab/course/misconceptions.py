@@ -11,6 +11,7 @@ from importlib import import_module
 from llmserve_lab.course import beliefs
 from llmserve_lab.course.note import Note
 from llmserve_lab.course.progress import open_store
+from llmserve_lab.widgets.page import page
 
 SECTION = "beliefs"
 
@@ -42,12 +43,12 @@ class Misconception:
 
     def _repr_html_(self) -> str:
         call = f'misconception("{self.key}").refute()'
-        return (
-            '<section aria-label="Misconception">'
-            f"<blockquote><p>{html.escape(self.belief)}</p></blockquote>"
-            f"<p><strong>{html.escape(self.wrong)}</strong></p>"
-            f"<p>{html.escape(self.mechanism)}</p>"
-            f"<p>See it happen: <code>{html.escape(call)}</code></p></section>"
+        return page(
+            '<section class="lsl lsl-card lsl-why" aria-label="Misconception">'
+            '<p class="lsl-kicker"><span>What people say</span></p>'
+            f'<p class="lsl-question">{html.escape(self.belief)}</p>'
+            f"<p><strong>{html.escape(self.wrong)}</strong> {html.escape(self.mechanism)}</p>"
+            f'<p class="lsl-muted">See it happen: <code>{html.escape(call)}</code></p></section>'
         )
 
 
