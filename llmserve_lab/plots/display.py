@@ -13,7 +13,7 @@ from llmserve_lab.plots.theme import TRANSPARENT, graph_objects, template
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-CONFIG = {"displayModeBar": False, "responsive": True, "showTips": False}
+CONFIG = {"displayModeBar": False, "showTips": False}
 PLOTLY_MIME = "application/vnd.plotly.v1+json"
 
 
@@ -43,8 +43,9 @@ def show(fig: go.Figure, alt: str | None = None) -> None:
 def bundle(fig: go.Figure, text: str) -> dict[str, Any]:
     """What every front end can choose from: plotly's bundle, HTML, plain text."""
     styled = _styled(fig)
+    page_config = CONFIG | {"responsive": True}  # JupyterLab resizes by itself, and better
     content = json.loads(styled.to_json())
-    page = styled.to_html(full_html=False, include_plotlyjs="cdn", config=CONFIG)
+    page = styled.to_html(full_html=False, include_plotlyjs="cdn", config=page_config)
     wait = f'<p class="lsl-figure-wait">{html.escape(text)}</p>'
     return {
         PLOTLY_MIME: {"data": content["data"], "layout": content["layout"], "config": CONFIG},
