@@ -1,5 +1,5 @@
 # %% [markdown] key="01-title" lang="en"
-# # Exercise 01: what a user waits for, what a server gets done
+# # Exercise 01: how long one waits, how much gets done
 #
 # An engine reports one thing about a request: the times at which its tokens came. From these you
 # compute the four numbers of serving: TTFT, latency, TPOT and throughput.
@@ -21,8 +21,8 @@ from llmserve_lab.course import check, hint
 
 # %% key="01-run"
 run = [
-    (0.0, [0.5, 0.6, 0.7, 1.0]),  # (arrival, token times)
-    (0.2, [0.6, 0.8]),
+    (0.0, [0.5, 0.625, 0.75, 1.25]),  # (arrival, token times)
+    (0.25, [0.625, 0.875]),
 ]
 arrival, token_times = run[0]
 print(len(run), "requests;", len(token_times), "tokens in the first")

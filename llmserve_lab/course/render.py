@@ -13,7 +13,6 @@ from llmserve_lab.course.settings import Settings
 from llmserve_lab.course.source import Cell
 
 NAMESPACE = "llmserve_lab"  # our part of the notebook's metadata
-BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -21,8 +20,11 @@ METADATA = {
 
 
 def opening(settings: Settings, notebook: Path, lang: str) -> list[Cell]:
-    """The cells that every notebook begins with: the Colab badge, and what Colab needs."""
-    badge = f"[![Open in Colab]({BADGE})]({settings.colab_url(notebook)})"
+    """The cells that every notebook begins with: the way to Colab, and what Colab needs.
+
+    The way is a link, not the usual badge: an image from the network is a broken one offline.
+    """
+    link = f"[Open in Colab]({settings.colab_url(notebook)})"
     setup = (
         "# @title Setup: installs the course on Colab, does nothing elsewhere\n"
         "import sys\n\n"
@@ -30,7 +32,7 @@ def opening(settings: Settings, notebook: Path, lang: str) -> list[Cell]:
         f'    %pip install -q --no-deps "{settings.requirement}"'
     )
     return [
-        Cell("markdown", badge, key="colab-badge", lang=lang),
+        Cell("markdown", link, key="colab-link", lang=lang),
         Cell("code", setup, key="colab-setup", tags=("setup", "hide")),
     ]
 

@@ -9,6 +9,7 @@ from typing import Any
 from llmserve_lab.course import prediction as predictions
 from llmserve_lab.course.chapter import chapters, number
 from llmserve_lab.course.checks import graders
+from llmserve_lab.course.checks.grader import HINT_LEVELS
 from llmserve_lab.course.comparison import verdict
 from llmserve_lab.course.note import Note
 from llmserve_lab.course.prediction import Prediction
@@ -16,6 +17,7 @@ from llmserve_lab.course.progress import Store, open_store
 from llmserve_lab.widgets.page import inline, page, plain
 
 SECTIONS = ("predictions", "quizzes", "reasons", "exercises", "chapters", "beliefs")
+LEFT = 'style="text-align: left"'  # Jupyter's own tables are flush right
 BANDS = ((50, 69), (70, 89), (90, 100))  # percent of confidence
 
 
@@ -28,16 +30,19 @@ class Table:
     rows: Sequence[tuple[str, ...]]
 
     def html(self) -> str:
-        head = "".join(f'<th scope="col">{inline(name)}</th>' for name in self.columns)
+        head = "".join(f'<th scope="col" {LEFT}>{inline(name)}</th>' for name in self.columns)
         body = "".join(
-            "<tr>" + "".join(f"<td>{inline(cell)}</td>" for cell in row) + "</tr>"
+            "<tr>" + "".join(f"<td {LEFT}>{inline(cell)}</td>" for cell in row) + "</tr>"
             for row in self.rows
         )
         title = f'<p class="lsl-kicker"><span>{inline(self.title)}</span></p>'
         return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def text(self) -> str:
-        lines = ["  " + "; ".join(plain(cell) for cell in row if cell) for row in self.rows]
+        lines = []
+        for row in self.rows:
+            named = zip(self.columns, row, strict=True)
+            lines.append("  " + "; ".join(f"{name}: {plain(cell)}" for name, cell in named if cell))
         return "\n".join([self.title, *lines])
 
 
@@ -136,7 +141,7 @@ def _exercises(store: Store) -> Table:
 def _attempt(entry: dict[str, Any]) -> tuple[str, str, str]:
     result = "passed" if entry.get("passed") else "not yet"
     tries, hints = entry.get("tries", 0), entry.get("hints", 0)
-    return result, f"{tries} {'try' if tries == 1 else 'tries'}", f"hints to level {hints}"
+    return result, str(tries), f"{hints} of {HINT_LEVELS}"
 
 
 def _predictions(store: Store) -> Table:
@@ -150,9 +155,9 @@ def _row(item: Prediction) -> tuple[str, ...]:
     revealed = item.measured is not None
     return (
         item.question.text,
-        f"guess {_shown(item.guess, unit)}" if item.is_learners else "no guess of yours",
-        f"{item.confidence}% sure" if item.is_learners else "",
-        f"measured {_shown(item.measured, unit)}" if revealed else "not measured yet",
+        _shown(item.guess, unit) if item.is_learners else "none of yours",
+        f"{item.confidence}%" if item.is_learners else "",
+        _shown(item.measured, unit) if revealed else "not yet",
         verdict(item, unit) if revealed and item.is_learners else "",
     )
 

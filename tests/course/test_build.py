@@ -99,7 +99,7 @@ class Repository:
         return nbformat.read(self.root / path, as_version=4)
 
     def cells(self, path, skip=2):
-        """The source's own cells, after the badge and the setup."""
+        """The source's own cells, after the link and the setup."""
         return self.notebook(path).cells[skip:]
 
     def files(self):
@@ -181,8 +181,9 @@ def test_notebooks_are_valid_and_carry_no_results(repository):
 
 def test_every_notebook_opens_in_colab(repository):
     repository.build()
-    badge, setup = repository.notebook("notebooks/ko/00_start.ipynb").cells[:2]
-    assert "colab.research.google.com/github/owner/name/blob/main/notebooks/ko/" in badge.source
+    link, setup = repository.notebook("notebooks/ko/00_start.ipynb").cells[:2]
+    address = "https://colab.research.google.com/github/owner/name/blob/main/notebooks/ko/"
+    assert link.source == f"[Open in Colab]({address}00_start.ipynb)"
     guard, install = setup.source.splitlines()[-2:]
     assert guard == 'if "google.colab" in sys.modules:'
     assert install.startswith("    %pip install") and "--no-deps" in install

@@ -229,3 +229,8 @@ def test_the_reference_agrees_with_a_worked_example():
     assert tpot(*requests[0]) == 0.5 and tpot(*requests[1]) is None
     assert throughput(requests) == 4 / 2.0
     assert summarise(requests) == {"ttft": 0.75, "tpot": 0.5, "latency": 1.25, "throughput": 2.0}
+
+
+def test_notes_are_shown_as_text_that_wraps():
+    page = hint("01.3", 3)._repr_html_()
+    assert "len(token_times) - 1" in page and "<pre" not in page

@@ -32,9 +32,9 @@ def test_it_tells_what_was_done(home):
     open_store().put("quizzes", "q", {"tries": [1], "solved": True})
     text = progress().text
     assert "Exercises: 1 of 5 passed" in text
-    assert "01.2; passed; 1 try; hints to level 0" in text
-    assert "01.3; not yet; 0 tries; hints to level 2" in text
-    assert "00 Start here; 0 of " in text
+    assert "Exercise: 01.2; Result: passed; Tries: 1; Hints: 0 of 3" in text
+    assert "Exercise: 01.3; Result: not yet; Tries: 0; Hints: 2 of 3" in text
+    assert "Chapter: 00 Start here; Done: 0 of " in text
     assert "Quiz questions solved: 1. Misconceptions refuted: 0." in text
 
 
@@ -43,15 +43,15 @@ def test_a_prediction_shows_guess_confidence_measurement_and_error(home):
 
     save("01.x", made(10.0, 30.0, 90))
     text = progress().text
-    assert "How many?; guess 10 ms; 90% sure; measured 30 ms; Your guess is too low by" in text
+    assert "Guess: 10 ms; Confidence: 90%; Measured: 30 ms; Error: Your guess is too low" in text
     assert "Right: 0 of 1 when 90 to 100% sure." in text
 
 
 def test_a_default_is_not_taken_for_a_guess(home):
     predict("00.a", "How many?", low=1, high=9, unit="ms")
-    assert "no guess of yours; not measured yet" in progress().text
+    assert "Guess: none of yours; Measured: not yet" in progress().text
     reveal("00.a", 5)
-    assert "no guess of yours; measured 5 ms" in progress().text
+    assert "Guess: none of yours; Measured: 5 ms" in progress().text
     assert "None of your own" in progress().text
 
 
@@ -72,7 +72,7 @@ def test_the_page_holds_the_same_and_is_escaped(home):
     save("01.y", Prediction(question, "yes", 60, "learner", False, "no"))
     page = progress()._repr_html_()
     assert "Is a &lt; b &amp; c?" in page and "<script" not in page
-    assert page.count("<tr>") == 2 and "60% sure" in page
+    assert page.count("<tr>") == 2 and ">60%<" in page
 
 
 def test_reset_of_one_section_and_of_all(home):
