@@ -30,6 +30,9 @@ class ProgressWarning(UserWarning):
 class NewerProgressError(RuntimeError):
     """The progress file was written by a newer version of the course."""
 
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]  # all that Jupyter shows
+
 
 class Store:
     """The entries of one progress file, by section and key.
@@ -198,13 +201,20 @@ def _data_root() -> Path:
     if sys.platform == "win32":
         return _from_environment("APPDATA", "AppData/Roaming")
     if sys.platform == "darwin":
-        return Path("~/Library/Application Support").expanduser()
+        return _user_home() / "Library/Application Support"
     return _from_environment("XDG_DATA_HOME", ".local/share")
 
 
 def _from_environment(name: str, below_home: str) -> Path:
     path = Path(os.environ.get(name, ""))
-    return path if path.is_absolute() else Path("~").expanduser() / below_home
+    return path if path.is_absolute() else _user_home() / below_home
+
+
+def _user_home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # a container whose user has no entry in passwd
+        return Path(tempfile.gettempdir())
 
 
 @cache  # one store for each file, so that changes kept in memory are not lost

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jupytext
-
 from llmserve_lab.course.settings import SourceError
 
 TAGS = frozenset({"solution", "stub", "check", "hint", "hide", "setup"})
@@ -60,9 +58,8 @@ def read_source(path: Path) -> list[Cell]:
     Raises:
         SourceError: naming every cell that breaks a rule.
     """
-    notebook = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent")
     faults: list[str] = []
-    cells = [_cell(raw, faults) for raw in notebook.cells if raw.source.strip()]
+    cells = [_cell(raw, faults) for raw in _raw_cells(path) if raw.source.strip()]
     if not cells:
         faults.append("there is no cell")
     faults += [fault for cell in cells for fault in _faults(cell)]
@@ -75,6 +72,14 @@ def raise_faults(where: str, faults: Iterable[str]) -> None:
     """Raise one SourceError that lists the faults, if there are any."""
     if lines := [f"{where}: {fault}" for fault in faults]:
         raise SourceError("\n".join(lines))
+
+
+def _raw_cells(path: Path) -> list[Any]:
+    try:
+        import jupytext
+    except ModuleNotFoundError as error:
+        raise SourceError('Building needs jupytext: pip install "llmserve-lab[test]".') from error
+    return list(jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent").cells)
 
 
 def _cell(raw: Any, faults: list[str]) -> Cell:

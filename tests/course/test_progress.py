@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -222,3 +223,15 @@ def test_open_store_gives_one_store_for_each_home(monkeypatch, tmp_path):
     assert open_store() is first
     monkeypatch.setenv("LLMSERVE_LAB_HOME", str(tmp_path / "b"))
     assert open_store() is not first and open_store().path.parent == tmp_path / "b"
+
+
+def test_a_user_without_a_home_still_gets_a_place(monkeypatch):
+    for name in ("XDG_DATA_HOME", "LLMSERVE_LAB_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", _no_home)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert home_directory().is_absolute()
+
+
+def _no_home():
+    raise RuntimeError("Could not determine home directory.")
