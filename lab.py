@@ -189,7 +189,10 @@ class Environment:
                 known = diagnosis(errors, self.root)
                 if known:
                     raise Problem(known)
-        raise Problem(f"pip found no torch for this machine: {last_line(errors)}")
+        raise Problem(
+            f"pip has no torch for this Python and machine ({last_line(errors)}): use a 64-bit "
+            "Python 3.11, 3.12 or 3.13 and start again with --reset."
+        )
 
     def torch_sources(self, gpu: bool) -> list[list[str]]:
         """Arguments for pip install, the best first."""

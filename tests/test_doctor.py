@@ -123,6 +123,12 @@ def test_widget_floors_are_those_of_pyproject():
     assert {name: floors[name] for name in module.WIDGET_FLOORS} == module.WIDGET_FLOORS
 
 
+def test_the_bundled_models_are_found():
+    row = module.check_models()
+    assert row.state == "ok", row
+    assert all(name in row.found for name in module.BUNDLED)
+
+
 def test_a_copy_without_weights_is_red(tmp_path):
     folder = tmp_path / "models" / "lab-target"
     folder.mkdir(parents=True)

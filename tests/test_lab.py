@@ -347,7 +347,7 @@ def test_a_python_without_venv_names_the_debian_package(root, monkeypatch, capsy
         ("course", "socket.gaierror: getaddrinfo failed", "cannot be reached"),
         ("course", "SSLError(SSLCertVerificationError(1", "PIP_CERT"),
         ("course", "OSError: [Errno 13] Permission denied: 'x'", "cannot be written to"),
-        ("torch", "ERROR: Could not find a version", "no torch for this machine"),
+        ("torch", "ERROR: Could not find a version", "no torch for this Python"),
         ("course", "ERROR: metadata-generation-failed", "metadata-generation-failed"),
         ("import", "Traceback ...\nImportError: libfoo.so", "ImportError: libfoo.so"),
     ],

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -101,6 +102,33 @@ def test_the_licence_is_apache_2(project):
     assert project["license"] == "Apache-2.0"
     assert "Apache License" in text
     assert "END OF TERMS AND CONDITIONS" in text
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize("has", ["chromium", "apt-get", "broken apt-get", "neither"])
+def test_ci_installs_the_browser_where_it_can_and_always_runs_the_tests(tmp_path, has):
+    for tool in ("bash", "dirname", "env", "tail"):
+        (tmp_path / tool).symlink_to(shutil.which(tool))
+    stubs = {"python3": "echo ran $*", "id": "echo 0", has: "echo got $* >> $LOG"}
+    if has == "broken apt-get":
+        stubs["apt-get"] = "echo no such mirror; exit 100"
+    for name, line in stubs.items():
+        (tmp_path / name).write_text(f"#!{shutil.which('bash')}\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    log = tmp_path / "log"
+    env = {"PATH": str(tmp_path), "LOG": str(log)}
+    command = [str(tmp_path / "bash"), str(ROOT / ".ci" / "run"), "-x"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "ran lab.py test -x"
+    installed = log.read_text().splitlines() if log.exists() else []
+    if has == "apt-get":
+        assert installed[0].startswith("got update")
+        assert "chromium" in installed[1]
+    else:
+        assert not installed
+    assert ("will be skipped" in done.stdout) == (has in ("broken apt-get", "neither"))
+    assert ("no such mirror" in done.stdout) == (has == "broken apt-get")
 
 
 @pytest.mark.parametrize("command", [["check"], ["format", "--check"]], ids=["lint", "format"])
