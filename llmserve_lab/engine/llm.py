@@ -1,0 +1,196 @@
+"""The engine as its user meets it. Public names are those of vLLM's offline API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from llmserve_lab.engine.capacity import Capacity
+from llmserve_lab.engine.checks import require_count
+from llmserve_lab.engine.core import Clock, Engine
+from llmserve_lab.engine.outputs import CompletionOutput, RequestOutput, TokenEvent
+from llmserve_lab.engine.prompts import Prompt, as_list, params_per_prompt, read_prompt
+from llmserve_lab.engine.recorder import Recorder
+from llmserve_lab.engine.request import Request
+from llmserve_lab.engine.results import Results
+from llmserve_lab.engine.runner import ModelRunner
+from llmserve_lab.engine.sampler import Sampler
+from llmserve_lab.engine.sampling_params import SamplingParams
+from llmserve_lab.engine.scheduler import Limits, Scheduler
+from llmserve_lab.engine.trace import Trace
+from llmserve_lab.kv_cache import BlockPool, KVShape, PagedKVCache
+from llmserve_lab.models.load import LoadedModel, load
+
+
+class LLM:
+    """Serves one model with continuous batching over a paged KV cache.
+
+    model: a name or folder for `load`, or what `load` returned. max_model_len: tokens of prompt and
+    output together. num_blocks: size of the KV cache, else from `kv_cache_memory_bytes` or the
+    device's memory. scheduler: a `Scheduler` of your own. trace: keep a snapshot of every step.
+
+    Raises:
+        ValueError, TypeError: a setting that makes no sense, by name.
+        ModelNotFoundError: see `load`.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | LoadedModel = "lab-target",
+        *,
+        dtype: Any = "auto",
+        device: Any = "auto",
+        max_model_len: int | None = None,
+        max_num_seqs: int = 64,
+        max_num_batched_tokens: int = 2048,
+        block_size: int = 16,
+        num_blocks: int | None = None,
+        kv_cache_memory_bytes: int | None = None,
+        gpu_memory_utilization: float = 0.9,
+        enable_prefix_caching: bool = False,
+        scheduler: Scheduler | None = None,
+        trace: bool = False,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        for name, value in (
+            ("max_num_seqs", max_num_seqs),
+            ("max_num_batched_tokens", max_num_batched_tokens),
+            ("block_size", block_size),
+        ):
+            require_count(name, value, at_least=1)
+        loaded = model if isinstance(model, LoadedModel) else load(model, dtype, device)
+        self.model, self.tokenizer = loaded.model, loaded.tokenizer
+        self.capacity = Capacity.plan(
+            loaded.model, max_model_len, max_num_seqs, block_size, num_blocks,
+            kv_cache_memory_bytes, gpu_memory_utilization,
+        )  # fmt: skip
+        self.pool = BlockPool(self.capacity.num_blocks, block_size, enable_prefix_caching)
+        self.scheduler = scheduler if scheduler is not None else Scheduler()
+        self.scheduler.bind(self.pool, Limits(max_num_seqs, max_num_batched_tokens))
+        self._recorder = Recorder() if trace else None
+        self._engine = Engine(
+            self._runner(block_size), self.scheduler, Sampler(self._eos_token_ids()),
+            self.tokenizer, self.capacity.max_model_len, clock, self._recorder,
+        )  # fmt: skip
+        self._ids = count()
+        self._unclaimed: list[TokenEvent] = []  # of requests that another caller waits for
+
+    @property
+    def max_model_len(self) -> int:
+        return self.capacity.max_model_len
+
+    @property
+    def trace(self) -> Trace:
+        """The steps so far.
+
+        Raises:
+            ValueError: the engine keeps none.
+        """
+        if self._recorder is None:
+            raise ValueError("This engine keeps no trace: make it with LLM(..., trace=True).")
+        return self._recorder.trace
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request is unfinished."""
+        return self._engine.has_work
+
+    def generate(
+        self,
+        prompts: Any,
+        params: SamplingParams | list[SamplingParams] | None = None,
+    ) -> list[RequestOutput]:
+        """Run all prompts to their end; results come in the prompts' order.
+
+        prompts: a string, {"prompt_token_ids": [...]}, or a list of these.
+        """
+        results = self._prepare(prompts, params)
+        for _ in self._run(results):
+            pass
+        return results.outputs()
+
+    def stream(
+        self,
+        prompts: Any,
+        params: SamplingParams | list[SamplingParams] | None = None,
+    ) -> Iterator[TokenEvent]:
+        """Like `generate`, but yields every token as it comes. Closing the iterator aborts what is
+        unfinished."""
+        return self._run(self._prepare(prompts, params))
+
+    def add_request(self, prompt: Any, params: SamplingParams | None = None) -> list[str]:
+        """Queue one prompt for `step`; returns the ids of its `n` requests."""
+        results = self._prepare([prompt], params)
+        self._queue(results)
+        return list(results.requests)
+
+    def step(self) -> list[TokenEvent]:
+        """Run one step for all queued requests; returns what came of them."""
+        kept, self._unclaimed = self._unclaimed, []
+        return kept + self._engine.step()
+
+    def abort(self, request_id: str) -> None:
+        """End a request; its blocks are free after the next step."""
+        self._engine.abort(request_id)
+
+    def _prepare(self, prompts: Any, params: Any) -> Results:
+        """Check everything before anything is queued: a bad prompt leaves nothing half-done."""
+        listed = as_list(prompts)
+        settings = params_per_prompt(params, len(listed))
+        vocabulary = self.model.config.get_text_config().vocab_size
+        longest = self.max_model_len - 1
+        read = [read_prompt(p, self.tokenizer, vocabulary, longest) for p in listed]
+        for prompt, setting in zip(read, settings, strict=True):
+            self.capacity.require_room(len(prompt.token_ids), setting.max_tokens)
+        results = Results()
+        for prompt, setting in zip(read, settings, strict=True):
+            results.add(prompt, self._requests(prompt, setting))
+        return results
+
+    def _queue(self, results: Results) -> None:
+        for request in results.requests.values():
+            self._engine.add(request)
+
+    def _requests(self, prompt: Prompt, params: SamplingParams) -> list[Request]:
+        number = next(self._ids)
+        return [
+            Request(
+                f"{number}" if params.n == 1 else f"{number}.{index}",
+                prompt.token_ids,
+                params.continuation(index),
+            )
+            for index in range(params.n)
+        ]
+
+    def _run(self, results: Results) -> Iterator[TokenEvent]:
+        self._queue(results)
+        try:
+            while results.unfinished:
+                for event in self._engine.step():
+                    if results.note(event):
+                        yield event
+                    else:
+                        self._unclaimed.append(event)
+        finally:
+            for request_id in results.unfinished:
+                self._engine.abort(request_id)
+            self._unclaimed += [e for e in self._engine.abort_asked() if not results.note(e)]
+
+    def _runner(self, block_size: int) -> ModelRunner:
+        shape = KVShape.of(self.model.config)
+        cache = PagedKVCache(
+            shape, self.capacity.num_blocks, block_size, self.model.dtype, self.model.device
+        )
+        return ModelRunner(self.model, cache)
+
+    def _eos_token_ids(self) -> frozenset[int]:
+        ids = self.model.generation_config.eos_token_id
+        if ids is None:
+            ids = self.tokenizer.eos_token_id
+        return frozenset([] if ids is None else [ids] if isinstance(ids, int) else ids)
+
+
+__all__ = ["LLM", "CompletionOutput", "RequestOutput", "SamplingParams", "TokenEvent"]

@@ -1,0 +1,69 @@
+"""Prompts as the caller gives them, turned into token ids or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llmserve_lab.engine.checks import require_count
+from llmserve_lab.engine.sampling_params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt's text, where it had one, and its token ids."""
+
+    text: str | None
+    token_ids: list[int]
+
+
+def as_list(prompts: Any) -> list[Any]:
+    """One prompt or several, as a list."""
+    return [prompts] if isinstance(prompts, (str, dict)) else list(prompts)
+
+
+def read_prompt(prompt: Any, tokenizer: Any, vocabulary: int, longest: int) -> Prompt:
+    """Tokenize and check one prompt: a string, or {"prompt_token_ids": [...]}.
+
+    Raises:
+        TypeError: another kind of object.
+        ValueError: empty, longer than `longest` tokens, or ids outside the vocabulary.
+    """
+    if isinstance(prompt, str):
+        read = Prompt(prompt, tokenizer(prompt)["input_ids"])
+    elif isinstance(prompt, dict) and "prompt_token_ids" in prompt:
+        read = Prompt(prompt.get("prompt"), _checked_ids(prompt["prompt_token_ids"], vocabulary))
+    else:
+        raise TypeError(
+            'A prompt is a string or {"prompt_token_ids": [...]}, '
+            f"not {type(prompt).__name__}: {prompt!r:.60}"
+        )
+    if not read.token_ids:
+        raise ValueError("The prompt is empty: it must hold at least one token.")
+    if len(read.token_ids) > longest:
+        raise ValueError(
+            f"The prompt has {len(read.token_ids)} tokens; at most {longest} fit, "
+            "with room for one more. Shorten it or raise max_model_len."
+        )
+    return read
+
+
+def _checked_ids(ids: Any, vocabulary: int) -> list[int]:
+    checked = [] if ids is None else list(ids)
+    for token in checked:
+        require_count("A token id", token, at_least=0, at_most=vocabulary - 1)
+    return [int(token) for token in checked]
+
+
+def params_per_prompt(params: Any, count: int) -> list[SamplingParams]:
+    """One SamplingParams for all prompts, or one for each."""
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * count
+    listed: Sequence[Any] = list(params)
+    if len(listed) != count:
+        raise ValueError(f"{count} prompts came with {len(listed)} SamplingParams; give one each.")
+    for item in listed:
+        if not isinstance(item, SamplingParams):
+            raise TypeError(f"params must be SamplingParams, not {type(item).__name__}.")
+    return list(listed)

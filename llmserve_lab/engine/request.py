@@ -1,0 +1,59 @@
+"""One request on its way through the engine."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from llmserve_lab.engine.sampling_params import SamplingParams
+from llmserve_lab.kv_cache import Prefix
+
+
+class Status(enum.Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """A prompt and what has come of it.
+
+    There is no phase: `num_computed_tokens` catches up with `token_ids`, by a whole prompt, a
+    chunk of it or one token at a time, and a token is sampled whenever it has caught up.
+    """
+
+    request_id: str
+    prompt_token_ids: list[int]
+    params: SamplingParams
+    arrival: float = 0.0  # set when it is queued
+    priority: int = 0
+    token_ids: list[int] = field(init=False)
+    num_computed_tokens: int = 0
+    block_table: list[int] = field(default_factory=list)
+    prefixes: list[Prefix] = field(default_factory=list)  # of the full, computed blocks
+    status: Status = Status.WAITING
+    finish_reason: str | None = None
+    first_scheduled: float | None = None
+    token_times: list[float] = field(default_factory=list)
+    num_preemptions: int = 0
+    num_hit_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        self.token_ids = list(self.prompt_token_ids)
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.prompt_token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - len(self.prompt_token_ids)
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        return self.token_ids[len(self.prompt_token_ids) :]
+
+    @property
+    def num_uncomputed_tokens(self) -> int:
+        return len(self.token_ids) - self.num_computed_tokens

@@ -1,0 +1,67 @@
+"""Gathers the events of one call into results, in the order of its prompts."""
+
+from __future__ import annotations
+
+from llmserve_lab.engine.metrics import RequestMetrics
+from llmserve_lab.engine.outputs import CompletionOutput, RequestOutput, TokenEvent
+from llmserve_lab.engine.prompts import Prompt
+from llmserve_lab.engine.request import Request
+
+
+class Results:
+    """The requests of one call, with the text that has come of each."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, Request] = {}
+        self.unfinished: set[str] = set()
+        self._groups: list[tuple[Prompt, list[Request]]] = []
+        self._texts: dict[str, list[str]] = {}
+
+    def add(self, prompt: Prompt, requests: list[Request]) -> None:
+        """Expect `requests`, the continuations of one prompt."""
+        self._groups.append((prompt, requests))
+        for request in requests:
+            self.requests[request.request_id] = request
+            self.unfinished.add(request.request_id)
+            self._texts[request.request_id] = []
+
+    def note(self, event: TokenEvent) -> bool:
+        """Take in an event; False if it belongs to another call."""
+        if event.request_id not in self.requests:
+            return False
+        self._texts[event.request_id].append(event.text)
+        if event.finish_reason is not None:
+            self.unfinished.discard(event.request_id)
+        return True
+
+    def outputs(self) -> list[RequestOutput]:
+        """One result per prompt."""
+        return [
+            RequestOutput(
+                request_id=requests[0].request_id.split(".")[0],
+                prompt=prompt.text,
+                prompt_token_ids=tuple(prompt.token_ids),
+                outputs=tuple(self._completion(i, request) for i, request in enumerate(requests)),
+            )
+            for prompt, requests in self._groups
+        ]
+
+    def _completion(self, index: int, request: Request) -> CompletionOutput:
+        return CompletionOutput(
+            index=index,
+            text="".join(self._texts[request.request_id]),
+            token_ids=tuple(request.output_token_ids),
+            finish_reason=request.finish_reason,
+            metrics=_metrics(request),
+        )
+
+
+def _metrics(request: Request) -> RequestMetrics:
+    return RequestMetrics(
+        arrival=request.arrival,
+        first_scheduled=request.first_scheduled,
+        token_times=tuple(request.token_times),
+        num_prompt_tokens=request.num_prompt_tokens,
+        num_hit_tokens=request.num_hit_tokens,
+        num_preemptions=request.num_preemptions,
+    )

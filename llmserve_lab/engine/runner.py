@@ -1,0 +1,55 @@
+"""One forward pass of the model over a scheduled batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llmserve_lab.attention import BatchMetadata, Segment, paged
+from llmserve_lab.engine.scheduler import Scheduled
+from llmserve_lab.kv_cache import PagedKVCache
+
+if TYPE_CHECKING:
+    import torch
+
+
+class ModelRunner:
+    """Runs a transformers model over a flattened batch, through a paged KV cache."""
+
+    def __init__(self, model: Any, cache: PagedKVCache) -> None:
+        self.model, self.cache = model, cache
+        self.device = model.device
+
+    def run(self, batch: list[Scheduled]) -> torch.Tensor:
+        """Compute the batch's tokens. Returns (sampling requests, vocabulary) logits: one row for
+        each item with `samples`, in order."""
+        import torch
+
+        tokens, positions, segments, last_rows = _flatten(batch)
+        with torch.inference_mode(), paged(self.model):
+            output = self.model(
+                input_ids=torch.tensor([tokens], device=self.device),
+                position_ids=torch.tensor([positions], device=self.device),
+                logits_to_keep=torch.tensor(last_rows, dtype=torch.int64, device=self.device),
+                use_cache=False,
+                paged_batch=BatchMetadata(self.cache, segments, self.device),
+            )
+        return output.logits[0]
+
+
+def _flatten(
+    batch: list[Scheduled],
+) -> tuple[list[int], list[int], list[Segment], list[int]]:
+    """Token ids, positions, segments, and the row of each token that is to be sampled after."""
+    tokens: list[int] = []
+    positions: list[int] = []
+    segments: list[Segment] = []
+    last_rows: list[int] = []
+    for item in batch:
+        end = item.start + item.num_tokens
+        table = item.request.block_table
+        segments.append(Segment(len(tokens), item.start, item.num_tokens, table))
+        tokens += item.request.token_ids[item.start : end]
+        positions += range(item.start, end)
+        if item.samples:
+            last_rows.append(len(tokens) - 1)
+    return tokens, positions, segments, last_rows
