@@ -28,7 +28,7 @@ if sys.version_info < (3, 11):  # noqa: UP036  (first: an older Python 3 trips o
     )
 
 ROOT = Path(__file__).resolve().parent
-TORCH_TESTED = "2.13.0"
+TORCH_TESTED, TORCH_FLOOR = "2.13.0", "2.11"  # the floor is that of pyproject.toml
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 FIRST_PAGE = "/lab/tree/notebooks/00_start_here.ipynb"
 PROBE_SECONDS = 3
@@ -38,6 +38,10 @@ MODULES = {
     "lab": ["torch", "transformers", "jupyterlab", "ipywidgets", "plotly", "anywidget"],
     "test": ["pytest", "nbval", "hypothesis"],
 }
+NO_NETWORK = (
+    "The package index cannot be reached: connect to the network (or set PIP_INDEX_URL, "
+    "HTTPS_PROXY or PIP_CERT to what your network uses), then start again."
+)
 # What pip, venv and the system say when they fail, and the sentence for it.
 SYMPTOMS = {
     r"No space left|Errno 28\b|not enough space|WinError 112": (
@@ -47,10 +51,8 @@ SYMPTOMS = {
         "{root} cannot be written to: copy the course to a folder of your own and start it there."
     ),
     r"NewConnection|NameResolution|Failed to resolve|name resolution|getaddrinfo|ConnectTimeout"
-    r"|ReadTimeout|ProxyError|SSLError|Network is unreachable|Connection (refused|aborted|reset)": (
-        "The package index cannot be reached: connect to the network (or set PIP_INDEX_URL, "
-        "HTTPS_PROXY or PIP_CERT to what your network uses), then start again."
-    ),
+    r"|ReadTimeout|ProxyError|SSLError|Network is unreachable"
+    r"|Connection (refused|aborted|reset)": NO_NETWORK,
 }
 
 
@@ -66,6 +68,10 @@ def diagnosis(errors: str, root: Path) -> str | None:
 
 def say(text: str) -> None:
     print(f"[lab] {text}", flush=True)
+
+
+def modules(extras: list[str]) -> list[str]:
+    return [module for extra in extras for module in MODULES.get(extra, [])]
 
 
 def release(version: str) -> tuple[int, ...]:
@@ -167,44 +173,38 @@ class Environment:
         self.install_torch()
         names = ",".join(extras)
         say(f"3/4 Installing the course and its tools [{names}]")
-        self.must([*self.pip(), "-e", f"{self.root}[{names}]"])
+        self.must(self.pip("-e", f"{self.root}[{names}]"))
         say("4/4 Checking that they load")
-        modules = ", ".join(module for extra in extras for module in MODULES.get(extra, []))
-        self.must([str(self.python), "-c", f"import llmserve_lab, {modules}"])
+        self.must([str(self.python), "-c", f"import llmserve_lab, {', '.join(modules(extras))}"])
 
     def install_torch(self) -> None:
         code = "import importlib.metadata as m; print(m.version('torch'))"
         installed = ask([self.python, "-c", code])
-        if installed and release(installed) >= release(self.torch_floor()):
-            self.check_space(SPACE_UPDATE)
-            return say(f"2/4 torch {installed} is here")
-        gpu = has_nvidia_gpu()
+        if installed and release(installed) >= release(TORCH_FLOOR):
+            say(f"2/4 torch {installed} is here")
+            return self.check_space(SPACE_UPDATE)
+        gpu, errors = has_nvidia_gpu(), ""
         self.check_space(SPACE_GPU if gpu else SPACE_CPU)
         say(f"2/4 Installing torch ({'the default build' if gpu else 'for the CPU'})")
         for source in self.torch_sources(gpu):
-            failed, errors = self.tool([*self.pip(), *source])
+            failed, errors = self.tool(self.pip(*source))
             if not failed:
                 return None
-            if CPU_INDEX not in source:  # that one's troubles are its own: go on to the next
-                known = diagnosis(errors, self.root)
-                if known:
-                    raise Problem(known)
+            known = diagnosis(errors, self.root)
+            if known and not (known == NO_NETWORK and CPU_INDEX in source):
+                raise Problem(known)
         raise Problem(
             f"pip has no torch for this Python and machine ({last_line(errors)}): use a 64-bit "
-            "Python 3.11, 3.12 or 3.13 and start again with --reset."
+            "Python 3.11, 3.12 or 3.13 and start it as python3 lab.py --reset."
         )
 
     def torch_sources(self, gpu: bool) -> list[list[str]]:
         """Arguments for pip install, the best first."""
         tested = f"torch=={TORCH_TESTED}"
-        sources = [[tested], [f"torch>={self.torch_floor()}"]]
+        sources = [[tested], [f"torch>={TORCH_FLOOR}"]]
         if not gpu and sys.platform != "darwin" and reachable(CPU_INDEX):
             sources.insert(0, [tested, "--index-url", CPU_INDEX])
         return sources
-
-    def torch_floor(self) -> str:
-        found = re.search(r'"torch>=([\d.]+)', self.project())
-        return found.group(1) if found else TORCH_TESTED
 
     def forget_half_installed(self) -> None:
         """Drop the records of packages whose installation was cut short: pip then redoes them."""
@@ -220,12 +220,13 @@ class Environment:
         version = ask([self.python, "-c", "import sys, pip; print(sys.version.split()[0])"])
         if not version or release(version) < (3, 11):
             why = f"has Python {version}" if version else "is broken"
-            raise Problem(f"The environment {self.folder} {why}: rebuild it with --reset.")
+            raise Problem(
+                f"The environment {self.folder} {why}: python3 lab.py --reset rebuilds it."
+            )
         return version
 
     def has(self, extras: list[str]) -> bool:
-        modules = [module for extra in extras for module in MODULES.get(extra, [])]
-        code = f"import importlib.util as u; assert all(map(u.find_spec, {modules}))"
+        code = f"import importlib.util as u; assert all(map(u.find_spec, {modules(extras)}))"
         return ask([self.python, "-c", code]) is not None
 
     def remove(self) -> None:
@@ -240,11 +241,9 @@ class Environment:
         shutil.rmtree(self.folder)
 
     def fingerprint(self, version: str) -> str:
-        facts = (self.project(), TORCH_TESTED, version, str(self.root))
+        project = (self.root / "pyproject.toml").read_bytes()
+        facts = (project, TORCH_TESTED, version, str(self.root))
         return hashlib.sha256(repr(facts).encode()).hexdigest()
-
-    def project(self) -> str:
-        return (self.root / "pyproject.toml").read_text(encoding="utf-8")
 
     def read_stamp(self) -> dict:
         try:
@@ -253,20 +252,20 @@ class Environment:
         except (OSError, ValueError, TypeError, KeyError):
             return {}
 
-    def pip(self) -> list[str]:
+    def pip(self, *arguments: str) -> list[str]:
         options = ["--no-input", "--disable-pip-version-check"]
-        return [str(self.python), "-m", "pip", "install", *options]
+        return [str(self.python), "-m", "pip", "install", *options, *arguments]
 
     def must(self, command: list[str]) -> None:
         failed, errors = self.tool(command)
         if failed:
             known = diagnosis(errors, self.root)
-            if known:
-                raise Problem(known)
-            self.errors.write_text(errors, encoding="utf-8")
+            if not known:
+                self.errors.write_text(errors, encoding="utf-8")
             raise Problem(
-                f"The set-up failed ({last_line(errors)}; more in {self.errors}): start again, or "
-                "rebuild the environment with --reset."
+                known
+                or f"The set-up failed ({last_line(errors)}; more in {self.errors}): start "
+                "again, or rebuild the environment with python3 lab.py --reset."
             )
 
     def check_space(self, needed: float) -> None:

@@ -205,6 +205,13 @@ def test_an_index_that_fails_gives_way_to_whatever_pip_offers(root, monkeypatch)
     assert tool.steps == ["venv", "torch", "torch", "torch", "course", "import"]
 
 
+def test_a_full_disk_ends_the_search_for_a_torch(root, monkeypatch, capsys):
+    monkeypatch.setattr(lab, "reachable", lambda url: True)
+    tool = Tool({"torch": "OSError: [Errno 28] No space left on device"})
+    assert "disk is full" in fails(capsys, [], root, tool)
+    assert tool.steps == ["venv", "torch"]
+
+
 @pytest.mark.parametrize(("version", "kept"), [("2.11.0", True), ("2.10.1", False)])
 def test_a_torch_is_replaced_only_when_too_old(root, version, kept):
     first = Tool(stop_at="torch")

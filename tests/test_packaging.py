@@ -89,8 +89,11 @@ def test_containers_install_the_same_extras_torch_and_page(extras):
 
 def test_lab_py_installs_extras_that_exist(extras):
     assert {extra for needed in lab.ACTIONS.values() for extra in needed} <= set(extras)
-    floor = lab.Environment(ROOT).torch_floor()
-    assert lab.release(floor) <= lab.release(lab.TORCH_TESTED)
+
+
+def test_lab_py_knows_the_floor_of_torch(project):
+    assert f"torch>={lab.TORCH_FLOOR}" in project["dependencies"]
+    assert lab.release(lab.TORCH_FLOOR) <= lab.release(lab.TORCH_TESTED)
 
 
 def test_the_page_that_opens_exists():
