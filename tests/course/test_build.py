@@ -2,6 +2,8 @@ import json
 import os
 import subprocess
 import sys
+from types import ModuleType
+from typing import ClassVar
 
 import nbformat
 import pytest
@@ -189,6 +191,27 @@ def test_every_notebook_opens_in_colab(repository):
     assert install.startswith("    %pip install") and "--no-deps" in install
     assert "llmserve-lab @ git+https://github.com/owner/name@main" in install
     assert setup.metadata.tags == ["setup"] and setup.metadata.jupyter.source_hidden
+
+
+@pytest.mark.parametrize("on_colab", [True, False])
+def test_the_setup_installs_the_package_on_colab_only(repository, monkeypatch, on_colab):
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    class Shell:
+        calls: ClassVar = []
+
+        def run_line_magic(self, *call):
+            self.calls.append(call)
+
+    if on_colab:
+        monkeypatch.setitem(sys.modules, "google.colab", ModuleType("google.colab"))
+    else:
+        monkeypatch.delitem(sys.modules, "google.colab", raising=False)
+    repository.build()
+    source = repository.notebook("notebooks/00_start.ipynb").cells[1].source
+    exec(TransformerManager().transform_cell(source), {"get_ipython": Shell})
+    wanted = 'install -q --no-deps "llmserve-lab @ git+https://github.com/owner/name@main"'
+    assert Shell.calls == [("pip", wanted)] * on_colab
 
 
 def test_answers_are_blanked_in_place(repository):

@@ -1,4 +1,4 @@
-"""Chapter 01: throughput and latency are two things."""
+"""Chapter 01: throughput is not latency, and memory limits both."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from llmserve_lab.course.misconceptions import Misconception
 
 REQUESTS = 16
 TOKENS = 6
+FEW_BLOCKS = 4  # of the KV cache; one request of this size needs one
 PROMPT = "def parse(text):"
 
 
@@ -42,15 +43,41 @@ def batching_serves_more_and_waits_longer() -> str:
     )
 
 
+def cache_limits_the_batch() -> str:
+    from llmserve_lab import LLM, load
+
+    model = load("lab-target")
+    roomy = LLM(model, max_num_seqs=REQUESTS, num_blocks=REQUESTS, trace=True)
+    tight = LLM(model, max_num_seqs=REQUESTS, num_blocks=FEW_BLOCKS, trace=True)
+    most = []
+    for llm in (roomy, tight):
+        outputs = llm.generate([PROMPT] * REQUESTS, _params())
+        assert all(len(output.outputs[0].token_ids) == TOKENS for output in outputs)
+        most.append(max(len(step.scheduled) for step in llm.trace))
+    assert most == [REQUESTS, FEW_BLOCKS]
+    assert len(tight.trace) > len(roomy.trace)
+    return (
+        f"The same weights, the same limit of {REQUESTS} requests: with {REQUESTS} KV blocks "
+        f"{most[0]} of {REQUESTS} requests ran together and all were done in {len(roomy.trace)} "
+        f"steps; with {FEW_BLOCKS} blocks at most {most[1]} ran together, and it took "
+        f"{len(tight.trace)}."
+    )
+
+
+def _params() -> Any:
+    from llmserve_lab import SamplingParams
+
+    return SamplingParams(temperature=0.0, max_tokens=TOKENS, ignore_eos=True)
+
+
 def _serve(model: Any, batch_size: int) -> Served:
     """The requests in batches, each sent when the one before has been served: no one queues."""
-    from llmserve_lab import LLM, SamplingParams
+    from llmserve_lab import LLM
 
     llm = LLM(model, max_num_seqs=batch_size, trace=True)
-    params = SamplingParams(temperature=0.0, max_tokens=TOKENS, ignore_eos=True)
     outputs: list[Any] = []
     for _ in range(REQUESTS // batch_size):
-        outputs += llm.generate([PROMPT] * batch_size, params)
+        outputs += llm.generate([PROMPT] * batch_size, _params())
     metrics = [output.metrics for output in outputs]
     seconds = max(m.token_times[-1] for m in metrics) - min(m.arrival for m in metrics)
     first = outputs[0].request_id
@@ -76,5 +103,16 @@ MISCONCEPTIONS = (
             "steps than before, and a step that carries more tokens does not get shorter."
         ),
         experiment=batching_serves_more_and_waits_longer,
+    ),
+    Misconception(
+        key="01.weights-are-the-memory",
+        belief="Once the weights fit in memory, memory has no more to do with speed.",
+        wrong="This is wrong: the memory beside the weights decides how many requests share a step.",
+        mechanism=(
+            "Each running request keeps the keys and values of all its tokens, in blocks of the KV "
+            "cache. When no block is free, a request waits, however many the limit allows. "
+            "Less memory for the cache means smaller batches, and smaller batches mean more steps."
+        ),
+        experiment=cache_limits_the_batch,
     ),
 )
