@@ -107,7 +107,7 @@ MISCONCEPTIONS = (
     Misconception(
         key="01.weights-are-the-memory",
         belief="Once the weights fit in memory, memory has no more to do with speed.",
-        wrong="This is wrong: the memory beside the weights decides how many requests run together.",
+        wrong="This is wrong: the memory beside the weights bounds how many requests run together.",
         mechanism=(
             "Each running request keeps the keys and values of all its tokens, in blocks of the KV "
             "cache. When no block is free, a request waits, however many the limit allows. "
