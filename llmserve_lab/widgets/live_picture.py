@@ -1,4 +1,4 @@
-"""The live picture of a running engine, as HTML and SVG: text, step times, KV blocks."""
+"""The live picture of a running engine, as HTML: text, step times, KV blocks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 
 from llmserve_lab.engine.trace import StepSnapshot
 from llmserve_lab.plots.theme import (
-    DECODE,
     NEUTRAL,
-    PREFILL,
     SHARED,
     WASTE,
     owner_colour,
@@ -21,7 +19,6 @@ MAX_TOKENS = 220  # the newest of a request's tokens
 MAX_PROMPT = 240  # characters
 MAX_BARS = 96  # the newest steps
 MAX_BLOCKS = 192
-BAR_HEIGHT, BAR_AREA, LEFT = 64, 640, 44  # SVG units
 
 
 @dataclass(slots=True)
@@ -107,47 +104,21 @@ def _request(index: int, request: RequestText) -> str:
 def _step_bars(steps: Sequence[StepSnapshot]) -> str:
     shown = steps[-MAX_BARS:]
     longest = max(step.seconds for step in shown) or 1e-9
-    pitch = BAR_AREA / max(24, len(shown))
-    bars = "".join(_bar(i, step, pitch, longest) for i, step in enumerate(shown))
-    base = BAR_HEIGHT + 8
-    axis = (
-        f'<line x1="{LEFT}" x2="{LEFT + BAR_AREA}" y1="{base}" y2="{base}" stroke="{NEUTRAL}"/>'
-        f'<text x="{LEFT - 6}" y="14" text-anchor="end">{longest * 1e3:.3g} ms</text>'
-        f'<text x="{LEFT - 6}" y="{base}" text-anchor="end">0</text>'
+    bars = "".join(_bar(step, longest) for step in shown)
+    key = (
+        '<i class="lsl-swatch is-prefill"></i>prefill<i class="lsl-swatch"></i>decode; '
+        f"the tallest bar is {longest * 1e3:.3g} ms"
     )
-    caption = f"{_swatch(PREFILL.colour, True)}prefill &nbsp; {_swatch(DECODE.colour)}decode"
     return (
-        f'<p class="lsl-caption">How long did each step take? <span>{caption}</span></p>'
-        f'<svg viewBox="0 0 {LEFT + BAR_AREA} {base + 4}" aria-hidden="true">{_hatch()}'
-        f"{axis}{bars}</svg>"
+        f'<p class="lsl-caption">How long did each step take? <span>{key}</span></p>'
+        f'<div class="lsl-steps" aria-hidden="true">{bars}</div>'
     )
 
 
-def _bar(index: int, step: StepSnapshot, pitch: float, longest: float) -> str:
-    height = max(1.5, BAR_HEIGHT * step.seconds / longest)
+def _bar(step: StepSnapshot, longest: float) -> str:
     prefill = any(item.num_prompt_tokens for item in step.scheduled)
-    fill = "url(#lsl-hatch)" if prefill else DECODE.colour
-    x, y = LEFT + index * pitch + 1, BAR_HEIGHT + 8 - height
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(1.0, pitch - 2):.1f}" '
-        f'height="{height:.1f}" rx="1.5" fill="{fill}"/>'
-    )
-
-
-def _hatch() -> str:
-    return (
-        '<defs><pattern id="lsl-hatch" width="6" height="6" patternUnits="userSpaceOnUse" '
-        f'patternTransform="rotate(45)"><rect width="6" height="6" fill="{PREFILL.colour}"/>'
-        '<line x1="0" x2="0" y1="0" y2="6" stroke="#fff" stroke-opacity="0.75" stroke-width="2"/>'
-        "</pattern></defs>"
-    )
-
-
-def _swatch(colour: str, hatched: bool = False) -> str:
-    lines = ",repeating-linear-gradient(135deg,#fffb 0 1.5px,#0000 1.5px 4px)" if hatched else ""
-    layers = lines.lstrip(",") + ("," if hatched else "") + f"linear-gradient({colour},{colour})"
-    style = f"display:inline-block;width:11px;height:11px;border-radius:2px;background:{layers}"
-    return f'<i style="{style};margin:0 5px 0 8px;vertical-align:-1px"></i>'
+    kind = ' class="is-prefill"' if prefill else ""
+    return f'<i{kind} style="height:{max(0.02, step.seconds / longest):.0%}"></i>'
 
 
 def _blocks(step: StepSnapshot, names: dict[str, int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from importlib import import_module
 from importlib.resources import files
 from types import ModuleType
 from typing import Any
@@ -38,10 +39,9 @@ def page(body: str) -> str:
 def cards() -> ModuleType | None:
     """The interactive cards, or None where anywidget is not installed."""
     try:
-        from llmserve_lab.widgets import cards as module
+        return import_module("llmserve_lab.widgets.cards")
     except ImportError:
         return None
-    return module
 
 
 def emit(body: str, text: str, card: Any = None) -> None:
