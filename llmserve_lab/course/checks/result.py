@@ -14,6 +14,7 @@ import numpy as np
 
 RELATIVE = 1e-9
 ABSOLUTE = 1e-12
+WHOLE_DIGITS, FLOAT_DIGITS = 15, 6  # shown in messages
 SINGLE = 1e-5  # what a float32 may be off after a subtraction
 
 
@@ -23,21 +24,28 @@ class Shape(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A finite number: a Python int or float, or a numpy scalar. Never a bool."""
+    """A finite number: a Python int or float, or a numpy scalar. Never a bool.
+
+    `whole`: an int, not a float that happens to be one.
+    """
 
     unit: str = ""
     relative: float = RELATIVE
+    whole: bool = False
 
     def compare(self, expected: Any, got: Any) -> str | None:
         if not is_number(got):
             return f"expected a number such as {self._text(expected)}, got {describe(got)}"
+        if self.whole and not isinstance(got, int | np.integer):
+            return f"expected a whole number such as {expected}, got {describe(got)}"
         relative = max(self.relative, SINGLE) if isinstance(got, np.float32) else self.relative
         if math.isclose(_as_float(got), expected, rel_tol=relative, abs_tol=ABSOLUTE):
             return None
         return f"expected {self._text(expected)}, got {self._text(_as_float(got))}"
 
     def _text(self, value: float) -> str:
-        return f"{value:.6g} {self.unit}".strip()
+        digits = WHOLE_DIGITS if self.whole else FLOAT_DIGITS
+        return f"{value:.{digits}g} {self.unit}".strip()
 
 
 @dataclass(frozen=True, slots=True)
