@@ -6,13 +6,12 @@ the name always means the function, whichever module was imported first.
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from llmserve_lab.course import checks as check
+from llmserve_lab.lazy import export
 
 if TYPE_CHECKING:
-    from llmserve_lab.course import checks as check
     from llmserve_lab.course.because import because
     from llmserve_lab.course.chapter import footer, header
     from llmserve_lab.course.hints import hint
@@ -35,37 +34,18 @@ __all__ = [
     "reveal",
 ]
 
-_HOMES = {
-    "because": "because",
-    "footer": "chapter",
-    "header": "chapter",
-    "hint": "hints",
-    "misconception": "misconceptions",
-    "predict": "predict",
-    "progress": "report",
-    "quiz": "quiz",
-    "reset_progress": "report",
-    "reveal": "predict",
-}
-
-
-class _CoursePackage(ModuleType):
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _HOMES and isinstance(value, ModuleType):
-            return  # the import system binding a submodule over the function of the same name
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _CoursePackage
-
-
-def __getattr__(name: str) -> Any:
-    if name == "check":
-        return import_module(f"{__name__}.checks")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+export(
+    __name__,
+    {
+        "because": f"{__name__}.because",
+        "footer": f"{__name__}.chapter",
+        "header": f"{__name__}.chapter",
+        "hint": f"{__name__}.hints",
+        "misconception": f"{__name__}.misconceptions",
+        "predict": f"{__name__}.predict",
+        "progress": f"{__name__}.report",
+        "quiz": f"{__name__}.quiz",
+        "reset_progress": f"{__name__}.report",
+        "reveal": f"{__name__}.predict",
+    },
+)

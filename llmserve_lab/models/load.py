@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,7 +99,8 @@ def _from_pretrained(source: str, dtype: Any, options: dict[str, Any]) -> tuple[
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        with _no_progress_bar(when=Path(source).is_dir()):
+            model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
     except SafetensorError as error:
         raise ValueError(
             f"The weights in {source} are damaged ({error}); {HOW_TO_REPAIR}."
@@ -106,6 +109,21 @@ def _from_pretrained(source: str, dtype: Any, options: dict[str, Any]) -> tuple[
         first_line = str(error).strip().splitlines()[0]
         raise ModelNotFoundError(f"{source} could not be loaded: {first_line}") from error
     return model, tokenizer
+
+
+@contextmanager
+def _no_progress_bar(when: bool) -> Iterator[None]:
+    """Reading local files takes no time that a bar would help with; a download does."""
+    from transformers.utils import logging
+
+    hide = when and logging.is_progress_bar_enabled()
+    if hide:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if hide:
+            logging.enable_progress_bar()
 
 
 def _device(device: Any) -> Any:
