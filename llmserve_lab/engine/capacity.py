@@ -36,8 +36,11 @@ class Capacity:
         context = model.config.get_text_config().max_position_embeddings
         longest = context if max_model_len is None else max_model_len
         require_count("max_model_len", longest, at_least=2, at_most=context)
+        require_number("gpu_memory_utilization", gpu_share, 0.0, 1.0)
         per_token = KVShape.of(model.config).bytes_per_token(model.dtype.itemsize)
         block_bytes = per_token * block_size
+        if memory_bytes is not None:
+            require_count("kv_cache_memory_bytes", memory_bytes, at_least=block_bytes)
         if num_blocks is None:
             budget = memory_bytes or _device_budget(model.device, gpu_share)
             usable = max_num_seqs * -(-longest // block_size)
@@ -65,6 +68,5 @@ def _device_budget(device: Any, gpu_share: float) -> int:
 
     if device.type != "cuda":
         return CPU_CACHE_BYTES
-    require_number("gpu_memory_utilization", gpu_share, 0.0, 1.0)
     free, total = torch.cuda.mem_get_info(device)
     return max(0, int(total * gpu_share) - (total - free))

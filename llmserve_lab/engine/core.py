@@ -9,7 +9,7 @@ from typing import Any
 from llmserve_lab.engine.detokenizer import Detokenizer
 from llmserve_lab.engine.outputs import TokenEvent
 from llmserve_lab.engine.recorder import Recorder, view
-from llmserve_lab.engine.request import Request
+from llmserve_lab.engine.request import Request, Status
 from llmserve_lab.engine.runner import ModelRunner
 from llmserve_lab.engine.sampler import Sampler
 from llmserve_lab.engine.scheduler import Scheduled, Scheduler
@@ -39,22 +39,24 @@ class Engine:
         self.requests: dict[str, Request] = {}  # unfinished ones
         self.detokenizers: dict[str, Detokenizer] = {}
         self._to_abort: deque[str] = deque()
+        self._unreturned: list[TokenEvent] = []
 
     def add(self, request: Request) -> None:
         """Queue a request. Its id must be new."""
         if request.request_id in self.requests:
             raise ValueError(f"A request {request.request_id!r} is under way; choose another id.")
         request.arrival = self.clock()
-        self.requests[request.request_id] = request
         self.detokenizers[request.request_id] = Detokenizer(
             self.tokenizer, request.prompt_token_ids, request.params.stop_strings
         )
         self.scheduler.add(request)
+        self.requests[request.request_id] = request
 
     def abort(self, request_id: str) -> None:
         """End a request at the next step; its blocks are free then. Unknown ids are ignored, since
         a request may end at any time. May be called from any thread."""
-        self._to_abort.append(request_id)
+        if request_id in self.requests:
+            self._to_abort.append(request_id)
 
     @property
     def has_work(self) -> bool:
@@ -66,21 +68,36 @@ class Engine:
         Raises:
             SchedulerError: the scheduler broke a rule. Nothing was computed.
         """
-        events = self.abort_asked()
-        if not self.requests:
-            return events
+        self._carry_out_aborts()
+        if self.requests:
+            self._unreturned += self._compute()
+        return self._take()
+
+    def abort_asked(self) -> list[TokenEvent]:
+        """Carry out the aborts asked for so far; returns their last events."""
+        self._carry_out_aborts()
+        return self._take()
+
+    def _take(self) -> list[TokenEvent]:
+        events, self._unreturned = self._unreturned, []
+        return events
+
+    def _compute(self) -> list[TokenEvent]:
         began = self.clock()
         batch = self.scheduler.schedule()
         validate(batch, self.scheduler, self.requests)
         for item in batch:
             if item.request.first_scheduled is None:
                 item.request.first_scheduled = began
-        events += self._run(batch, began)
-        return events
+        logits = self.runner.run(batch) if batch else None
+        try:
+            return self._commit(batch, logits, began)
+        except BaseException:  # which tokens were noted is unknown: nobody goes on from here
+            self._to_abort.extend(self.requests)
+            raise
 
-    def _run(self, batch: list[Scheduled], began: float) -> list[TokenEvent]:
+    def _commit(self, batch: list[Scheduled], logits: Any, began: float) -> list[TokenEvent]:
         sampling = [item.request for item in batch if item.samples]
-        logits = self.runner.run(batch)
         tokens = self.sampler.sample(logits, sampling) if sampling else []
         self.scheduler.commit(batch)
         now = self.clock()
@@ -100,6 +117,7 @@ class Engine:
         request.finish_reason = self._finish_reason(request, token, detokenizer.stopped)
         if request.finish_reason is not None:
             text += detokenizer.finish()
+            request.finish_reason = "stop" if detokenizer.stopped else request.finish_reason
         index = request.num_output_tokens - 1
         return TokenEvent(request.request_id, index, token, text, request.finish_reason, now)
 
@@ -113,15 +131,16 @@ class Engine:
         return "length" if at_limit or len(request.token_ids) >= self.max_model_len else None
 
     def _retire(self, request: Request) -> RequestView:
+        """Forget a request; returns how it stood while it still held its blocks."""
+        request.status = Status.FINISHED
         seen = view(request)
         self.scheduler.remove(request)
         self.sampler.forget(request)
-        del self.requests[request.request_id]
+        self.detokenizers.pop(request.request_id, None)
+        self.requests.pop(request.request_id, None)
         return seen
 
-    def abort_asked(self) -> list[TokenEvent]:
-        """Carry out the aborts asked for so far; returns their last events."""
-        events = []
+    def _carry_out_aborts(self) -> None:
         while self._to_abort:
             request = self.requests.get(self._to_abort.popleft())
             if request is None:
@@ -129,14 +148,5 @@ class Engine:
             request.finish_reason = "abort"
             text = self.detokenizers[request.request_id].finish()
             self._retire(request)
-            events.append(
-                TokenEvent(
-                    request.request_id,
-                    request.num_output_tokens,
-                    None,
-                    text,
-                    "abort",
-                    self.clock(),
-                )
-            )
-        return events
+            name, index = request.request_id, request.num_output_tokens
+            self._unreturned.append(TokenEvent(name, index, None, text, "abort", self.clock()))

@@ -40,22 +40,26 @@ class Detokenizer:
         return self._give(len(self.text) - self._held_back())
 
     def finish(self) -> str:
-        """The text that was held back, once no more tokens come."""
+        """The text that was held back, once no more tokens come. It may still hold a stop string:
+        one that came in the same token as half a character."""
         if not self.stopped:
             old = self._decode(self._window[: self._known])
-            self._extend(self._decode(self._window)[len(old) :], may_stop=False)
+            self._extend(self._decode(self._window)[len(old) :], may_stop=True)
         return self._give(len(self.text))
 
     def _extend(self, piece: str, may_stop: bool) -> None:
-        searched = max(0, len(self.text) - self._longest_stop + 1)
+        known = len(self.text)
         self.text += piece
-        if not may_stop:
-            return
-        found = [self.text.find(string, searched) for string in self._stop]
-        starts = [start for start in found if start >= 0]
-        if starts:
-            self.text = self.text[: min(starts)]
-            self.stopped = True
+        if may_stop:
+            ends = [end for string in self._stop for end in self._completed(string, known)]
+            if ends:
+                self.text = self.text[: min(ends)[1]]
+                self.stopped = True
+
+    def _completed(self, string: str, known: int) -> list[tuple[int, int]]:
+        """Where `string` first ends past character `known`, if it does: (end, start)."""
+        start = self.text.find(string, max(0, known - len(string) + 1))
+        return [(start + len(string), start)] if start >= 0 else []
 
     def _held_back(self) -> int:
         """How many last characters could be the beginning of a stop string."""

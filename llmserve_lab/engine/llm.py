@@ -12,7 +12,13 @@ from llmserve_lab.engine.capacity import Capacity
 from llmserve_lab.engine.checks import require_count
 from llmserve_lab.engine.core import Clock, Engine
 from llmserve_lab.engine.outputs import CompletionOutput, RequestOutput, TokenEvent
-from llmserve_lab.engine.prompts import Prompt, as_list, params_per_prompt, read_prompt
+from llmserve_lab.engine.prompts import (
+    Prompt,
+    as_list,
+    check_stop_ids,
+    params_per_prompt,
+    read_prompt,
+)
 from llmserve_lab.engine.recorder import Recorder
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.results import Results
@@ -21,6 +27,7 @@ from llmserve_lab.engine.sampler import Sampler
 from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.engine.scheduler import Limits, Scheduler
 from llmserve_lab.engine.trace import Trace
+from llmserve_lab.engine.validate import require_scheduler
 from llmserve_lab.kv_cache import BlockPool, KVShape, PagedKVCache
 from llmserve_lab.models.load import LoadedModel, load
 
@@ -68,7 +75,7 @@ class LLM:
             kv_cache_memory_bytes, gpu_memory_utilization,
         )  # fmt: skip
         self.pool = BlockPool(self.capacity.num_blocks, block_size, enable_prefix_caching)
-        self.scheduler = scheduler if scheduler is not None else Scheduler()
+        self.scheduler = Scheduler() if scheduler is None else require_scheduler(scheduler)
         self.scheduler.bind(self.pool, Limits(max_num_seqs, max_num_batched_tokens))
         self._recorder = Recorder() if trace else None
         self._engine = Engine(
@@ -76,7 +83,8 @@ class LLM:
             self.tokenizer, self.capacity.max_model_len, clock, self._recorder,
         )  # fmt: skip
         self._ids = count()
-        self._unclaimed: list[TokenEvent] = []  # of requests that another caller waits for
+        self._open: dict[str, Results] = {}  # by request id: the calls that are under way
+        self._unclaimed: list[TokenEvent] = []  # of the requests that wait for `step`
 
     @property
     def max_model_len(self) -> int:
@@ -128,13 +136,18 @@ class LLM:
         return list(results.requests)
 
     def step(self) -> list[TokenEvent]:
-        """Run one step for all queued requests; returns what came of them."""
-        kept, self._unclaimed = self._unclaimed, []
-        return kept + self._engine.step()
+        """Run one step; returns what came of the requests that `add_request` queued. The tokens
+        of an open `stream` run too, and go to that stream."""
+        self._deliver(self._engine.step())
+        events, self._unclaimed = self._unclaimed, []
+        return events
 
     def abort(self, request_id: str) -> None:
-        """End a request; its blocks are free after the next step."""
-        self._engine.abort(request_id)
+        """End a request, or all `n` of a prompt by the id they share; their blocks are free after
+        the next step. Unknown ids are ignored. May be called from any thread."""
+        for known in list(self._engine.requests):
+            if known == request_id or known.startswith(f"{request_id}."):
+                self._engine.abort(known)
 
     def _prepare(self, prompts: Any, params: Any) -> Results:
         """Check everything before anything is queued: a bad prompt leaves nothing half-done."""
@@ -144,6 +157,7 @@ class LLM:
         longest = self.max_model_len - 1
         read = [read_prompt(p, self.tokenizer, vocabulary, longest) for p in listed]
         for prompt, setting in zip(read, settings, strict=True):
+            check_stop_ids(setting, vocabulary)
             self.capacity.require_room(len(prompt.token_ids), setting.max_tokens)
         results = Results()
         for prompt, setting in zip(read, settings, strict=True):
@@ -166,18 +180,32 @@ class LLM:
         ]
 
     def _run(self, results: Results) -> Iterator[TokenEvent]:
-        self._queue(results)
+        self._open |= dict.fromkeys(results.requests, results)
         try:
-            while results.unfinished:
-                for event in self._engine.step():
-                    if results.note(event):
-                        yield event
-                    else:
-                        self._unclaimed.append(event)
+            self._queue(results)
+            while results.inbox or (results.unfinished and self.has_work):
+                if results.inbox:
+                    yield results.inbox.popleft()
+                else:
+                    self._deliver(self._engine.step())
         finally:
-            for request_id in results.unfinished:
-                self._engine.abort(request_id)
-            self._unclaimed += [e for e in self._engine.abort_asked() if not results.note(e)]
+            self._close(results)
+
+    def _close(self, results: Results) -> None:
+        for request_id in results.unfinished:
+            self._engine.abort(request_id)
+        self._deliver(self._engine.abort_asked())
+        for request_id in results.requests:
+            del self._open[request_id]
+
+    def _deliver(self, events: list[TokenEvent]) -> None:
+        """Give each event to the call that waits for it: several may be open at once."""
+        for event in events:
+            call = self._open.get(event.request_id)
+            if call is None:
+                self._unclaimed.append(event)
+            else:
+                call.note(event)
 
     def _runner(self, block_size: int) -> ModelRunner:
         shape = KVShape.of(self.model.config)

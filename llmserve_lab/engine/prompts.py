@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,14 @@ class Prompt:
 
 def as_list(prompts: Any) -> list[Any]:
     """One prompt or several, as a list."""
-    return [prompts] if isinstance(prompts, (str, dict)) else list(prompts)
+    return [prompts] if isinstance(prompts, (str, dict)) else _listed("prompts", prompts)
+
+
+def _listed(name: str, values: Any) -> list[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise TypeError(f"{name} must be one or a list, not {values!r:.60}.") from None
 
 
 def read_prompt(prompt: Any, tokenizer: Any, vocabulary: int, longest: int) -> Prompt:
@@ -31,7 +37,7 @@ def read_prompt(prompt: Any, tokenizer: Any, vocabulary: int, longest: int) -> P
         ValueError: empty, longer than `longest` tokens, or ids outside the vocabulary.
     """
     if isinstance(prompt, str):
-        read = Prompt(prompt, tokenizer(prompt)["input_ids"])
+        read = Prompt(prompt, _tokenized(prompt, tokenizer, vocabulary))
     elif isinstance(prompt, dict) and "prompt_token_ids" in prompt:
         read = Prompt(prompt.get("prompt"), _checked_ids(prompt["prompt_token_ids"], vocabulary))
     else:
@@ -49,21 +55,35 @@ def read_prompt(prompt: Any, tokenizer: Any, vocabulary: int, longest: int) -> P
     return read
 
 
+def _tokenized(text: str, tokenizer: Any, vocabulary: int) -> list[int]:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"The prompt is not valid Unicode text: {error}.") from None
+    return _checked_ids(tokenizer(text)["input_ids"], vocabulary)
+
+
 def _checked_ids(ids: Any, vocabulary: int) -> list[int]:
-    checked = [] if ids is None else list(ids)
+    checked = [] if ids is None else _listed("prompt_token_ids", ids)
     for token in checked:
         require_count("A token id", token, at_least=0, at_most=vocabulary - 1)
     return [int(token) for token in checked]
+
+
+def check_stop_ids(params: SamplingParams, vocabulary: int) -> None:
+    """Raise if a stop token is none that the model could produce."""
+    for token in params.stop_token_ids or ():
+        require_count("stop_token_ids", token, at_least=0, at_most=vocabulary - 1)
 
 
 def params_per_prompt(params: Any, count: int) -> list[SamplingParams]:
     """One SamplingParams for all prompts, or one for each."""
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * count
-    listed: Sequence[Any] = list(params)
+    listed = _listed("params", params)
     if len(listed) != count:
         raise ValueError(f"{count} prompts came with {len(listed)} SamplingParams; give one each.")
     for item in listed:
         if not isinstance(item, SamplingParams):
             raise TypeError(f"params must be SamplingParams, not {type(item).__name__}.")
-    return list(listed)
+    return listed

@@ -52,7 +52,7 @@ class Recorder:
             block_refs=pool.refs(),
             cached_blocks=pool.cached(),
             num_hit_tokens=sum(
-                item.request.num_hit_tokens
+                min(item.start, item.request.num_prompt_tokens)
                 for item in batch
                 if item.start == item.request.num_hit_tokens > 0
             ),

@@ -37,7 +37,7 @@ class Request:
     first_scheduled: float | None = None
     token_times: list[float] = field(default_factory=list)
     num_preemptions: int = 0
-    num_hit_tokens: int = 0
+    num_hit_tokens: int = 0  # that the latest admission found computed, outputs included
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.prompt_token_ids)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from llmserve_lab.engine.metrics import RequestMetrics
 from llmserve_lab.engine.outputs import CompletionOutput, RequestOutput, TokenEvent
 from llmserve_lab.engine.prompts import Prompt
@@ -16,6 +18,7 @@ class Results:
         self.unfinished: set[str] = set()
         self._groups: list[tuple[Prompt, list[Request]]] = []
         self._texts: dict[str, list[str]] = {}
+        self.inbox: deque[TokenEvent] = deque()  # noted, not yet handed to the caller
 
     def add(self, prompt: Prompt, requests: list[Request]) -> None:
         """Expect `requests`, the continuations of one prompt."""
@@ -25,14 +28,12 @@ class Results:
             self.unfinished.add(request.request_id)
             self._texts[request.request_id] = []
 
-    def note(self, event: TokenEvent) -> bool:
-        """Take in an event; False if it belongs to another call."""
-        if event.request_id not in self.requests:
-            return False
+    def note(self, event: TokenEvent) -> None:
+        """Take in an event of one of `requests`."""
         self._texts[event.request_id].append(event.text)
+        self.inbox.append(event)
         if event.finish_reason is not None:
             self.unfinished.discard(event.request_id)
-        return True
 
     def outputs(self) -> list[RequestOutput]:
         """One result per prompt."""
@@ -62,6 +63,6 @@ def _metrics(request: Request) -> RequestMetrics:
         first_scheduled=request.first_scheduled,
         token_times=tuple(request.token_times),
         num_prompt_tokens=request.num_prompt_tokens,
-        num_hit_tokens=request.num_hit_tokens,
+        num_hit_tokens=min(request.num_hit_tokens, request.num_prompt_tokens),
         num_preemptions=request.num_preemptions,
     )

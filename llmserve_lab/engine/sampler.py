@@ -27,8 +27,7 @@ class Sampler:
 
     def sample(self, logits: torch.Tensor, requests: list[Request]) -> list[int]:
         """One token per row. logits: (rows, vocabulary), any float dtype."""
-        logits = logits.float()
-        self._forbid_early_end(logits, requests)
+        logits = self._without_early_end(logits.float(), requests)
         tokens = logits.argmax(-1)
         drawn = [row for row, request in enumerate(requests) if not request.params.greedy]
         if drawn:
@@ -37,11 +36,15 @@ class Sampler:
             tokens[drawn] = (scores + self._gumbel_noise(scores, chosen)).argmax(-1)
         return tokens.tolist()
 
-    def _forbid_early_end(self, logits: torch.Tensor, requests: list[Request]) -> None:
+    def _without_early_end(self, logits: torch.Tensor, requests: list[Request]) -> torch.Tensor:
+        early = [r.num_output_tokens < r.params.min_tokens for r in requests]
+        if any(early):
+            logits = logits.clone()  # the model's own output may not be written to
         for row, request in enumerate(requests):
-            if request.num_output_tokens < request.params.min_tokens:
+            if early[row]:
                 ends = self.eos_token_ids.union(request.params.stop_token_ids or ())
                 logits[row, list(ends)] = MINUS_INFINITY
+        return logits
 
     def _gumbel_noise(self, scores: torch.Tensor, requests: list[Request]) -> torch.Tensor:
         """argmax(log p + Gumbel noise) is a draw from p (Gumbel 1954)."""

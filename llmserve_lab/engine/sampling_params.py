@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,6 +55,8 @@ class SamplingParams:
             raise ValueError(
                 f"min_tokens ({self.min_tokens}) is above max_tokens ({self.max_tokens})."
             )
+        if not isinstance(self.ignore_eos, bool):
+            raise TypeError(f"ignore_eos must be True or False, not {self.ignore_eos!r}.")
         if self.seed is not None:
             require_count("seed", self.seed, at_least=0, at_most=LARGEST_SEED)
         self._set("stop", _strings(self.stop))
@@ -69,7 +71,7 @@ class SamplingParams:
 
     def continuation(self, index: int) -> SamplingParams:
         """The settings of one of `n` continuations: its own seed, and n = 1."""
-        seed = None if self.seed is None else (self.seed + index) % LARGEST_SEED
+        seed = None if self.seed is None else (self.seed + index) % (LARGEST_SEED + 1)
         return replace(self, n=1, seed=seed)
 
     @property
@@ -78,6 +80,8 @@ class SamplingParams:
 
 
 def _strings(stop: str | Sequence[str] | None) -> tuple[str, ...]:
+    if stop is not None and not isinstance(stop, (str, Sequence)):
+        raise TypeError(f"stop must be a string or several, not {stop!r}.")
     strings = (stop,) if isinstance(stop, str) else tuple(stop or ())
     for string in strings:
         if not isinstance(string, str):
@@ -88,6 +92,8 @@ def _strings(stop: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _token_ids(ids: Sequence[int] | None) -> tuple[int, ...]:
+    if ids is not None and not isinstance(ids, (Sequence, Set)):
+        raise TypeError(f"stop_token_ids must be a list of token ids, not {ids!r}.")
     for token in ids or ():
         require_count("stop_token_ids", token, at_least=0)
-    return tuple(ids or ())
+    return tuple(int(token) for token in ids or ())

@@ -62,10 +62,10 @@ class Scheduler:
         self.waiting.append(request)
 
     def remove(self, request: Request) -> None:
-        """Forget a finished or aborted request; its blocks are free at once."""
-        if request.status is Status.RUNNING:
+        """Forget a finished or aborted request, wherever it is; its blocks are free at once."""
+        if request in self.running:
             self.running.remove(request)
-        else:
+        if request in self.waiting:
             self.waiting.remove(request)
         self._release(request)
         request.status = Status.FINISHED
@@ -140,6 +140,7 @@ class Scheduler:
                 break
             self.waiting.popleft()
             request.status = Status.RUNNING
+            request.num_hit_tokens = request.num_computed_tokens
             self.running.append(request)
             batch.append(Scheduled(request, request.num_computed_tokens, count))
             budget -= count
@@ -149,7 +150,6 @@ class Scheduler:
         self.pool.share(blocks)
         request.block_table, request.prefixes = blocks, prefixes
         request.num_computed_tokens = len(blocks) * self.pool.block_size
-        request.num_hit_tokens = request.num_computed_tokens
 
     def _release(self, request: Request) -> None:
         self.pool.release(request.block_table)

@@ -95,12 +95,15 @@ class Trace:
         Raises:
             ValueError: the text is not a trace, or one of another format.
         """
-        data = json.loads(text)
-        if not isinstance(data, dict) or data.get("format") != TRACE_FORMAT:
-            raise ValueError(
-                f"This is not a trace of format {TRACE_FORMAT}; write one with Trace.to_json()."
-            )
-        return cls([_step_from(item) for item in data["steps"]])
+        try:
+            data = json.loads(text)
+            if data["format"] == TRACE_FORMAT:
+                return cls([_step_from(item) for item in data["steps"]])
+        except (ValueError, TypeError, KeyError, AttributeError):
+            pass  # refused below
+        raise ValueError(
+            f"This is not a trace of format {TRACE_FORMAT}; write one with Trace.to_json()."
+        )
 
 
 _NESTED = {

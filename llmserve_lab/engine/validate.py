@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.scheduler import Scheduled, Scheduler
 
@@ -10,13 +12,25 @@ class SchedulerError(RuntimeError):
     """The scheduler broke a rule; the message names the request and the rule."""
 
 
+def require_scheduler(scheduler: Any) -> Scheduler:
+    """Raise unless it is a Scheduler object: the class itself is easily passed instead."""
+    if isinstance(scheduler, Scheduler) and hasattr(scheduler, "waiting"):
+        return scheduler
+    raise TypeError(
+        "scheduler must be a Scheduler object, such as MyScheduler(), whose __init__ calls "
+        f"super().__init__(); not {scheduler!r:.80}."
+    )
+
+
 def validate(batch: list[Scheduled], scheduler: Scheduler, requests: dict[str, Request]) -> None:
     """Check a batch before it runs.
 
     Raises:
-        SchedulerError: an unknown request, one twice, a wrong start, too many tokens or sequences,
-            missing blocks, or nothing to do while requests wait.
+        SchedulerError: not a list of Scheduled, an unknown request, one twice, a wrong start, too
+            many tokens or sequences, missing blocks, or nothing to do while requests wait.
     """
+    if not isinstance(batch, list) or not all(isinstance(item, Scheduled) for item in batch):
+        raise SchedulerError(f"schedule() must return a list of Scheduled, not {batch!r:.80}.")
     if not batch and not scheduler.preempted:
         names = ", ".join(list(requests)[:3])
         raise SchedulerError(f"The scheduler chose nothing while requests wait ({names}).")
