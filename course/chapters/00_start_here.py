@@ -1,20 +1,6 @@
-# %% key="00-imports"
-from llmserve_lab import LLM, SamplingParams, doctor, load
-from llmserve_lab.course import (
-    because,
-    check,
-    footer,
-    header,
-    misconception,
-    predict,
-    progress,
-    quiz,
-    reveal,
-)
-from llmserve_lab.plots import kv_block_map, show, step_times
-from llmserve_lab.widgets import live
-
 # %% key="00-header" tags=["hide"]
+from llmserve_lab.course import header
+
 header("00_start_here")
 
 # %% [markdown] key="00-how" lang="en"
@@ -25,6 +11,21 @@ header("00_start_here")
 #
 # Run a cell with Shift+Enter. Nothing leaves this machine: your guesses and answers are kept in one
 # file in your user folder.
+
+# %% key="00-imports"
+from llmserve_lab import LLM, SamplingParams, doctor, load
+from llmserve_lab.course import (
+    because,
+    check,
+    footer,
+    misconception,
+    predict,
+    progress,
+    quiz,
+    reveal,
+)
+from llmserve_lab.plots import kv_block_map, show, step_times
+from llmserve_lab.widgets import live
 
 # %% [markdown] key="00-doctor-prose" lang="en"
 # ## What works on this machine?
@@ -64,14 +65,8 @@ print([model.tokenizer.decode([token]) for token in token_ids])
 # written down is what makes the result stick.
 
 # %% key="00-predict"
-predict(
-    "00.speed",
-    "One request, 120 tokens, on this machine: how many tokens per second?",
-    low=1,
-    high=10_000,
-    unit="tokens/s",
-    log=True,
-)
+question = "One request, 120 tokens, on this machine: how many tokens per second?"
+predict("00.speed", question, low=1, high=10_000, unit="tokens/s", log=True)
 
 # %% [markdown] key="00-live-prose" lang="en"
 # ## Run: watch it write

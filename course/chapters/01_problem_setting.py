@@ -1,11 +1,6 @@
-# %% key="01-imports"
-from llmserve_lab import LLM, SamplingParams, load
-from llmserve_lab.course import because, footer, header, misconception, predict, quiz, reveal
-from llmserve_lab.course.experiments import MIB, held_out_prompts, serve_in_batches
-from llmserve_lab.plots import kv_block_map, show, step_times, tradeoff_panels, whatif_triangle
-from llmserve_lab.simulate import GPUS, ModelSize, decode_estimate
-
 # %% key="01-header" tags=["hide"]
+from llmserve_lab.course import header
+
 header("01_problem_setting")
 
 # %% [markdown] key="01-problem" lang="en"
@@ -18,6 +13,13 @@ header("01_problem_setting")
 # - **Memory**: what the GPU must *hold* to do it, in bytes.
 #
 # You cannot have the best of all three. This chapter measures why.
+
+# %% key="01-imports"
+from llmserve_lab import LLM, SamplingParams, load
+from llmserve_lab.course import because, footer, guess_for, misconception, predict, quiz, reveal
+from llmserve_lab.course.experiments import MIB, held_out_prompts, serve_in_batches
+from llmserve_lab.plots import kv_block_map, show, step_times, tradeoff_panels, whatif_triangle
+from llmserve_lab.simulate import GPUS, ModelSize, decode_estimate
 
 # %% key="01-model"
 model = load("lab-target")
@@ -52,22 +54,13 @@ print(f"memory      {kv_bytes / MIB:.2f} MiB of KV cache in {len(held.block_tabl
 # of the engine. Each batch starts when the one before is done, so nobody waits in a queue.
 
 # %% key="01-predict-throughput"
-predict(
-    "01.throughput",
-    "How many times more requests per second does 32 at a time give, on this machine?",
-    low=0.5,
-    high=40,
-    unit="times",
-    log=True,
-)
+question = "How many times more requests per second does 32 at a time give, on this machine?"
+predict("01.throughput", question, low=0.5, high=40, unit="times", log=True)
 
 # %% key="01-predict-latency"
-predict(
-    "01.latency",
-    "And one request's own latency, at 32 at a time against one by one?",
-    choices=["shorter", "about the same (within 10%)", "longer"],
-    default="about the same (within 10%)",
-)
+question = "And one request's own latency, at 32 at a time against one by one?"
+outcomes = ["shorter", "about the same (within 10%)", "longer"]
+predict("01.latency", question, choices=outcomes, default=outcomes[1])
 
 # %% key="01-sweep"
 runs = [serve_in_batches(model, prompts, params, batch_size=b) for b in (1, 4, 16, 32)]
@@ -76,7 +69,8 @@ for run in runs:
 
 # %% key="01-panels"
 alone, full = runs[0], runs[-1]
-show(tradeoff_panels(runs))
+guess = guess_for("01.throughput") * alone.throughput
+show(tradeoff_panels(runs, guess={"throughput": (32, guess)}))
 
 # %% key="01-reveal-throughput"
 gain = full.throughput / alone.throughput
@@ -84,15 +78,12 @@ reveal("01.throughput", gain)
 
 # %% key="01-reveal-latency"
 wait = full.latency / alone.latency
-names = ["shorter", "about the same (within 10%)", "longer"]
-reveal("01.latency", names[0] if wait < 1 / 1.1 else names[1] if wait <= 1.1 else names[2])
+reveal("01.latency", outcomes[(wait > 1 / 1.1) + (wait > 1.1)])
 
 # %% key="01-reading"
 print(f"32 at a time: {gain:.1f} times the throughput, {wait:.1f} times the latency,")
 print(f"{full.kv_mib / alone.kv_mib:.0f} times the KV cache.")
-print(
-    f"A step with 32 tokens took {full.step_ms / alone.step_ms:.1f} times one with a single token."
-)
+print(f"A step with 32 tokens took {full.step_ms / alone.step_ms:.1f} times one with 1.")
 assert full.steps < alone.steps
 assert full.kv_mib == 32 * alone.kv_mib
 
@@ -114,18 +105,12 @@ because(
 # %% [markdown] key="01-memory-prose" lang="en"
 # ## Experiment 2: what memory has to do with it
 #
-# The engine may run all 32 requests together. But the KV cache now has only 40 blocks of 16 tokens,
-# and each request grows to 71 tokens in cache.
+# The engine may run all 32 requests together. But the KV cache now has only 40 blocks of 16 tokens.
+# A prompt of 48 tokens fills 3 blocks, and at its end a request holds 5.
 
 # %% key="01-predict-memory"
-predict(
-    "01.memory",
-    "How many of the 32 requests will ever run in the same step?",
-    low=1,
-    high=32,
-    step=1,
-    unit="requests",
-)
+question = "How many of the 32 requests will ever run in the same step?"
+predict("01.memory", question, low=1, high=32, step=1, unit="requests")
 
 # %% key="01-memory"
 tight = LLM(model, max_num_seqs=32, num_blocks=40, trace=True)
@@ -134,6 +119,8 @@ together = max(len(step.scheduled) for step in tight.trace)
 sent_back = sum(len(step.preempted) for step in tight.trace)
 print(len(outputs), "requests done,", len(tight.trace), "steps; at most", together, "together")
 print(sent_back, "times a request gave up its blocks and was computed again later")
+assert tight.pool.blocks_for(48) == 3 and len(held.block_table) == 5
+assert together == 40 // 3
 
 # %% key="01-memory-map"
 show(kv_block_map(tight.trace))
@@ -146,9 +133,9 @@ because(
     "01.memory-limit",
     "The scheduler would have allowed 32. What stopped it?",
     explain=(
-        "Every running request keeps the keys and values of **all** its tokens. When no block is "
-        "free, the next request waits. Memory sets the batch size, and the batch size sets both "
-        "other measures."
+        "Every running request keeps the keys and values of **all** its tokens: 40 blocks hold 13 "
+        "prompts of 3. Then they grow, no block is free, and some must give theirs back. Memory "
+        "sets the batch size, and the batch size sets both other measures."
     ),
 )
 
@@ -175,7 +162,7 @@ for run in runs:
         f"{run.tokens_per_second:6.0f} for the machine, {run.kv_mib:6.2f} MiB held"
     )
 lone = serve_in_batches(model, prompts[:1], params, batch_size=32)
-print(f"one request alone on an engine for 32: {lone.throughput:.1f} requests/s")
+print(f"one request alone on an engine for 32 takes {lone.steps} steps; 32 take {full.steps}")
 assert lone.steps == full.steps
 
 # %% [markdown] key="01-whatif-prose" lang="en"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from llmserve_lab.course.chapter import footer, header
     from llmserve_lab.course.hints import hint
     from llmserve_lab.course.misconceptions import misconception
-    from llmserve_lab.course.predict import predict, reveal
+    from llmserve_lab.course.predict import guess_for, predict, reveal
     from llmserve_lab.course.quiz import quiz
     from llmserve_lab.course.report import progress, reset_progress
 
@@ -24,6 +24,7 @@ __all__ = [
     "because",
     "check",
     "footer",
+    "guess_for",
     "header",
     "hint",
     "misconception",
@@ -39,6 +40,7 @@ export(
     {
         "because": f"{__name__}.because",
         "footer": f"{__name__}.chapter",
+        "guess_for": f"{__name__}.predict",
         "header": f"{__name__}.chapter",
         "hint": f"{__name__}.hints",
         "misconception": f"{__name__}.misconceptions",

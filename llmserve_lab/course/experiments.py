@@ -41,7 +41,7 @@ def held_out_prompts(
     from llmserve_lab.models.corpus import held_out_sample
 
     rng = random.Random(seed)
-    files = [tokenizer(file.text)["input_ids"] for file in held_out_sample()]
+    files = [tokenizer(file.text, verbose=False)["input_ids"] for file in held_out_sample()]
     long_enough = [ids for ids in files if len(ids) >= num_tokens]
     if not long_enough:
         raise ValueError(f"No held-out file has {num_tokens} tokens; ask for fewer.")

@@ -70,7 +70,7 @@ def gzip_bits_per_byte(texts: Sequence[str]) -> float:
 def _windows(tokenizer: Any, texts: Sequence[str]) -> Iterator[tuple[list[int], int]]:
     """Yield token windows, with the index of the first token that is to be predicted."""
     for text in texts:
-        ids = [tokenizer.eos_token_id, *tokenizer(text)["input_ids"]]
+        ids = [tokenizer.eos_token_id, *tokenizer(text, verbose=False)["input_ids"]]
         known = 1
         while known < len(ids):
             end = min(len(ids), max(known, WINDOW - STRIDE) + STRIDE)

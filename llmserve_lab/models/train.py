@@ -65,7 +65,7 @@ def _encode(tokenizer: Any, files: list[corpus.SourceFile]) -> Any:
     ids: list[int] = []
     for file in files:
         ids.append(end)
-        ids.extend(tokenizer(file.text)["input_ids"])
+        ids.extend(tokenizer(file.text, verbose=False)["input_ids"])
     return numpy.array(ids, dtype=numpy.int64)
 
 
