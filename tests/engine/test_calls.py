@@ -116,12 +116,11 @@ def test_added_requests_are_kept_for_step_while_generate_runs(make_llm, tiny):
 def test_events_of_others_survive_a_stream_that_is_closed(make_llm, tiny):
     """The step that made them was asked for by the stream, which closes before it sees them."""
     llm = make_llm()
+    events = llm.stream("xyz", LONG)
+    next(events)
     (name,) = llm.add_request("abc", GREEDY)
-    for closed_after in (1, 2, 1):
-        events = llm.stream(["xyz", "uvw"], LONG)
-        for _ in range(closed_after):
-            next(events)
-        events.close()
+    next(events)  # a step with a token for each of the two
+    events.close()
     tokens = [event.token_id for event in finish(llm)[name]]
     assert tuple(tokens) == greedy(tiny, "abc")
 

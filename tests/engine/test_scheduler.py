@@ -1,0 +1,211 @@
+"""Scheduler and block pool without a model: random operations, checked after each."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from llmserve_lab.engine.core import Engine
+from llmserve_lab.engine.request import Request
+from llmserve_lab.engine.sampling_params import SamplingParams
+from llmserve_lab.engine.scheduler import Limits, Scheduler
+from llmserve_lab.engine.validate import validate
+from llmserve_lab.kv_cache import BlockPool
+
+VOCABULARY = 5  # so small that prefixes often coincide
+END = 0
+LONGEST = 12  # tokens of a prompt, and of an output
+
+
+class Counter:
+    """Stands for the model: the next token is a function of all tokens so far."""
+
+    def run(self, batch):
+        return [item.request for item in batch if item.samples]
+
+    def sample(self, logits, requests):
+        assert logits == requests
+        return [next_token(request.token_ids) for request in requests]
+
+    def forget(self, request):
+        pass
+
+    eos_token_ids = frozenset([END])
+
+
+class Letters:
+    def decode(self, ids, skip_special_tokens):
+        return "".join(chr(ord("a") + token) for token in ids)
+
+
+def next_token(tokens):
+    return (7 * sum(tokens) + 3 * len(tokens)) % VOCABULARY
+
+
+def expected_output(prompt, max_tokens, longest):
+    tokens = list(prompt)
+    while len(tokens) < min(len(prompt) + max_tokens, longest):
+        tokens.append(next_token(tokens))
+        if tokens[-1] == END:
+            break
+    return tokens[len(prompt) :]
+
+
+def build(num_blocks, block_size, limits, prefix_caching, scheduler=None):
+    pool = BlockPool(num_blocks, block_size, prefix_caching)
+    scheduler = scheduler or Scheduler()
+    scheduler.bind(pool, limits)
+    model = Counter()
+    return Engine(model, scheduler, model, Letters(), num_blocks * block_size, lambda: 0.0)
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    """Adds, steps and aborts in any order; every step is checked, every output is the right one."""
+
+    def __init__(self):
+        super().__init__()
+        self.engine, self.requests, self.idle_steps = None, {}, 0
+
+    @precondition(lambda self: self.engine is None)
+    @rule(
+        block_size=st.integers(1, 4),
+        num_blocks=st.integers(1, 12),
+        budget=st.integers(1, 9),
+        max_num_seqs=st.integers(1, 4),
+        prefix_caching=st.booleans(),
+    )
+    def start(self, block_size, num_blocks, budget, max_num_seqs, prefix_caching):
+        limits = Limits(max_num_seqs, budget)
+        self.engine = build(num_blocks, block_size, limits, prefix_caching)
+        self.longest = num_blocks * block_size
+
+    @precondition(lambda self: self.engine is not None)
+    @rule(
+        prompt=st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=LONGEST),
+        max_tokens=st.integers(1, LONGEST),
+    )
+    def add(self, prompt, max_tokens):
+        prompt = prompt[: self.longest - 1] or [1]
+        if len(prompt) >= self.longest:
+            return
+        request = Request(f"{len(self.requests)}", prompt, SamplingParams(max_tokens=max_tokens))
+        self.requests[request.request_id] = request
+        self.engine.add(request)
+
+    @precondition(lambda self: self.engine is not None and self.engine.has_work)
+    @rule()
+    def step(self):
+        before = self._computed()
+        events = self.engine.step()
+        for event in events:
+            request = self.requests[event.request_id]
+            assert request.token_ids[request.num_prompt_tokens + event.index] == event.token_id
+        assert events or self._computed() != before, "a step without any progress"
+
+    @precondition(lambda self: self.engine is not None and self.engine.has_work)
+    @rule(choice=st.integers(0, 100))
+    def abort(self, choice):
+        names = list(self.engine.requests)
+        self.engine.abort(names[choice % len(names)])
+        (event,) = self.engine.abort_asked()
+        assert event.finish_reason == "abort"
+
+    def _computed(self):
+        return [(r.num_computed_tokens, r.num_preemptions) for r in self.engine.requests.values()]
+
+    @invariant()
+    def blocks_add_up(self):
+        if self.engine is None:
+            return
+        scheduler, pool = self.engine.scheduler, self.engine.scheduler.pool
+        pool.check_integrity()
+        owned = [block for r in self.engine.requests.values() for block in r.block_table]
+        assert list(pool.refs()) == [owned.count(block) for block in range(pool.num_blocks)]
+        assert pool.num_free + pool.num_used == pool.num_blocks
+        assert pool.num_used == len(set(owned))
+        assert set(pool.cached()) <= {b for b, refs in enumerate(pool.refs()) if refs == 0}
+        assert all(not request.block_table for request in scheduler.waiting)
+        assert len(scheduler.running) <= scheduler.limits.max_num_seqs
+        for request in scheduler.running:
+            assert len(request.block_table) >= pool.blocks_for(request.num_computed_tokens)
+
+    @invariant()
+    def outputs_are_right(self):
+        for request in self.requests.values():
+            wanted = expected_output(
+                request.prompt_token_ids, request.params.max_tokens, self.longest
+            )
+            if request.finish_reason in ("stop", "length"):
+                assert request.output_token_ids == wanted
+            else:
+                assert request.output_token_ids == wanted[: request.num_output_tokens]
+
+    def teardown(self):
+        if self.engine is None:
+            return
+        # The oldest running request moves on in every step, so this many steps are enough.
+        bound = sum(len(r.prompt_token_ids) + r.params.max_tokens for r in self.requests.values())
+        for _ in range(bound):
+            if not self.engine.has_work:
+                break
+            self.step()
+            self.blocks_add_up()
+        self.outputs_are_right()
+        assert not self.engine.has_work, f"unfinished after {bound} steps"
+        assert self.engine.scheduler.pool.num_used == 0
+        assert all(request.finish_reason for request in self.requests.values())
+
+
+TestSchedulerMachine = SchedulerMachine.TestCase
+TestSchedulerMachine.settings = settings(
+    max_examples=120,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_the_last_one_in_is_preempted_and_comes_back_first():
+    engine = build(4, 2, Limits(8, 64), prefix_caching=False)
+    params = SamplingParams(max_tokens=6, ignore_eos=True)
+    requests = [Request(f"{i}", [1, 1], params) for i in range(3)]
+    for request in requests:
+        engine.add(request)
+    engine.step()
+    engine.add(Request("late", [1], SamplingParams(max_tokens=1)))
+    engine.step()  # three of four blocks are full, and each request needs another one
+    assert [r.request_id for r in engine.scheduler.preempted] == ["2"]
+    assert [r.request_id for r in engine.scheduler.waiting] == ["2", "late"]
+    assert [r.request_id for r in engine.scheduler.running] == ["0", "1"]
+    assert [len(r.block_table) for r in requests] == [2, 2, 0]
+
+
+def test_decodes_go_before_new_prompts_and_a_long_prompt_is_cut():
+    engine = build(20, 4, Limits(8, 5), prefix_caching=False)
+    engine.add(Request("short", [1, 2, 3], SamplingParams(max_tokens=9, ignore_eos=True)))
+    engine.step()
+    engine.add(Request("long", [1] * 10, SamplingParams(max_tokens=1)))
+    seen = []
+    for _ in range(3):
+        batch = engine.scheduler.schedule()
+        validate(batch, engine.scheduler, engine.requests)
+        seen.append([(i.request.request_id, i.start, i.num_tokens) for i in batch])
+        engine._commit(batch, engine.runner.run(batch), 0.0)
+    assert seen == [
+        [("short", 3, 1), ("long", 0, 4)],
+        [("short", 4, 1), ("long", 4, 4)],
+        [("short", 5, 1), ("long", 8, 2)],
+    ]
+
+
+def test_an_engine_step_without_requests_does_nothing():
+    engine = build(4, 2, Limits(8, 64), prefix_caching=False)
+    assert engine.step() == []
+
+
+def test_a_request_id_under_way_is_refused():
+    engine = build(4, 2, Limits(8, 64), prefix_caching=False)
+    engine.add(Request("same", [1], SamplingParams()))
+    with pytest.raises(ValueError, match="'same'"):
+        engine.add(Request("same", [1], SamplingParams()))
+    assert len(engine.scheduler.waiting) == 1
