@@ -69,8 +69,9 @@ for run in runs:
 
 # %% key="01-panels"
 alone, full = runs[0], runs[-1]
-guess = guess_for("01.throughput") * alone.throughput
-show(tradeoff_panels(runs, guess={"throughput": (32, guess)}))
+guess = guess_for("01.throughput")  # None where nobody guessed
+mark = {"throughput": (32, guess * alone.throughput)} if guess else None
+show(tradeoff_panels(runs, guess=mark))
 
 # %% key="01-reveal-throughput"
 gain = full.throughput / alone.throughput
@@ -157,10 +158,8 @@ belief.refute()
 
 # %% key="01-worse"
 for run in runs:
-    print(
-        f"batch {run.batch_size:>2}: {1000 / run.step_ms:6.0f} tokens/s for each user, "
-        f"{run.tokens_per_second:6.0f} for the machine, {run.kv_mib:6.2f} MiB held"
-    )
+    each, machine = 1000 / run.step_ms, run.tokens_per_second
+    print(f"batch {run.batch_size:>2}: {each:4.0f} tokens/s a user, {machine:5.0f} in all")
 lone = serve_in_batches(model, prompts[:1], params, batch_size=32)
 print(f"one request alone on an engine for 32 takes {lone.steps} steps; 32 take {full.steps}")
 assert lone.steps == full.steps

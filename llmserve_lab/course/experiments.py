@@ -27,9 +27,9 @@ class BatchRun:
 
     def __str__(self) -> str:
         return (
-            f"batch {self.batch_size:>2}: latency {self.latency:6.3f} s   "
-            f"{self.throughput:6.2f} requests/s   {self.kv_mib:5.2f} MiB of KV   "
-            f"{self.steps:>4} steps of {self.step_ms:5.2f} ms"
+            f"batch {self.batch_size:>2}: {self.latency:6.3f} s  "
+            f"{self.throughput:6.2f} requests/s  {self.kv_mib:5.2f} MiB  "
+            f"{self.steps:>3} steps of {self.step_ms:5.2f} ms"
         )
 
 

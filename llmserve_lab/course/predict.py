@@ -61,10 +61,6 @@ def reveal(key: str, measured: Any, unit: str | None = None) -> None:
         TypeError: the measurement of a number is no number.
     """
     prediction = _require(key)
-    if prediction is None:
-        raise ValueError(
-            f"There is no prediction {key!r}: run the cell with predict({key!r}, ...)."
-        )
     prediction = prediction.revealed(measured)
     save(key, prediction)
     card = _live_cards().get(key)
@@ -75,17 +71,13 @@ def reveal(key: str, measured: Any, unit: str | None = None) -> None:
 
 
 def guess_for(key: str) -> Any:
-    """The guess under a key, for a picture to draw: the learner's, else the default.
+    """The learner's guess under a key, for a picture to draw; None where nobody guessed.
 
     Raises:
         ValueError: nothing was predicted under this key.
     """
     prediction = _require(key)
-    if prediction is None:
-        raise ValueError(
-            f"There is no prediction {key!r}: run the cell with predict({key!r}, ...)."
-        )
-    return prediction.question.default if prediction.guess is None else prediction.guess
+    return prediction.guess if prediction.is_learners else None
 
 
 def _require(key: Any) -> Prediction:

@@ -239,8 +239,8 @@ def test_reveal_needs_a_prediction_and_a_fitting_measurement(shown):
     assert load("k").measured is None
 
 
-def test_guess_for_gives_pictures_the_guess_or_the_default(shown):
+def test_guess_for_gives_pictures_the_learners_guess_and_no_default(shown):
     ask_number(default=7)
-    assert module.guess_for("k") == 7.0
+    assert module.guess_for("k") is None
     ask_number(guess=9)
     assert module.guess_for("k") == 9.0
