@@ -39,6 +39,7 @@ class Engine:
         self.requests: dict[str, Request] = {}  # unfinished ones
         self.detokenizers: dict[str, Detokenizer] = {}
         self._to_abort: deque[str] = deque()
+        self._aborted: list[RequestView] = []  # since the latest step, for its snapshot
         self._unreturned: list[TokenEvent] = []
 
     def add(self, request: Request) -> None:
@@ -105,6 +106,7 @@ class Engine:
         events = [self._append(request, token, now) for request, token in pairs]
         finished = [self._retire(r) for r in sampling if r.finish_reason is not None]
         if self.recorder is not None:
+            finished, self._aborted = finished + self._aborted, []
             self.recorder.record(self.scheduler, batch, events, finished, began, now)
         return events
 
@@ -148,5 +150,7 @@ class Engine:
             request.finish_reason = "abort"
             text = self.detokenizers[request.request_id].finish()
             self._retire(request)
+            if self.recorder is not None:
+                self._aborted.append(view(request))
             name, index = request.request_id, request.num_output_tokens
             self._unreturned.append(TokenEvent(name, index, None, text, "abort", self.clock()))

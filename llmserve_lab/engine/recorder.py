@@ -30,7 +30,8 @@ class Recorder:
         began: float,
         ended: float,
     ) -> None:
-        """Note one step. `finished` was viewed before those requests gave up their blocks."""
+        """Note one step. `finished` was viewed before those requests gave up their blocks, except
+        aborted ones, whose blocks were free before the step."""
         if self._origin is None:
             self._origin = began
         pool = scheduler.pool

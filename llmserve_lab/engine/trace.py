@@ -54,7 +54,7 @@ class StepSnapshot:
     sampled: tuple[SampledView, ...]
     waiting: tuple[RequestView, ...]
     running: tuple[RequestView, ...]
-    finished: tuple[RequestView, ...]  # those that ended in this step
+    finished: tuple[RequestView, ...]  # those that ended in this step, or were aborted before it
     preempted: tuple[str, ...]  # request ids sent back to the queue in this step
     block_size: int
     block_refs: tuple[int, ...]  # reference count of each physical block; 0 is free

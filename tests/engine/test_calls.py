@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from llmserve_lab import SamplingParams
-from tests.engine.reference import greedy_tokens, ids, tokens_of
+from tests.engine.reference import greedy_tokens, tokens_of
 
 GREEDY = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
 LONG = SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)

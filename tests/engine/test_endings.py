@@ -1,5 +1,7 @@
 """Why a request ends: stop strings, stop tokens, end of text, lengths."""
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -139,7 +141,7 @@ def detokenize(pieces, stop, min_pieces=0):
 
 
 def truncated(text, stop):
-    """The text up to the stop string that is complete first; the longest of those that end there."""
+    """The text up to the stop string that is complete first, and the longest of those."""
     ends = [(text.index(s) + len(s), text.index(s)) for s in stop if s in text]
     return text[: min(ends)[1]] if ends else text
 
@@ -154,7 +156,7 @@ def test_a_stop_string_over_all_splits_into_tokens(text, stop, data):
     """However the text falls into tokens, what is shown is the text before the stop string."""
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, len(text) - 1)), max_size=6)))
     borders = [0, *[cut for cut in cuts if cut < len(text)], len(text)]
-    pieces = [text[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+    pieces = [text[a:b] for a, b in itertools.pairwise(borders)]
     shown, stopped = detokenize(pieces, stop)
     assert shown == truncated(text, stop)
     assert stopped == any(string in text for string in stop)

@@ -117,7 +117,7 @@ def test_an_abort_is_not_lost_in_a_step_that_raises(make_llm):
     with pytest.raises(SchedulerError):
         llm.step()
     events = llm.step()
-    assert [(e.request_id, e.finish_reason) for e in events][0] == (first, "abort")
+    assert (events[0].request_id, events[0].finish_reason) == (first, "abort")
     llm.abort(second)
     llm.step()
 

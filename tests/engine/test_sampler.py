@@ -91,10 +91,9 @@ def test_draws_follow_the_distribution(options):
             for token in sampler.sample(torch.tensor([logits] * rows), requests):
                 counts[token] += 1
     total = rows * rounds
-    assert all(count == 0 for count, p in zip(counts, wanted, strict=True) if p == 0)
-    square = sum(
-        (c - total * p) ** 2 / (total * p) for c, p in zip(counts, wanted, strict=True) if p
-    )
+    pairs = list(zip(counts, wanted, strict=True))
+    assert all(count == 0 for count, p in pairs if p == 0)
+    square = sum((count - total * p) ** 2 / (total * p) for count, p in pairs if p)
     assert square < 40, counts
 
 

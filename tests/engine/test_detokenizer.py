@@ -1,0 +1,103 @@
+"""Streamed text, joined, is the decoded output: for any tokens, cut anywhere in a character."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmserve_lab.engine.detokenizer import Detokenizer
+
+EMOJI = "😀"
+HANGUL = "한글"
+
+
+def streamed(tokenizer, prompt, output, stop=()):
+    detokenizer = Detokenizer(tokenizer, prompt, stop)
+    pieces = []
+    for token in output:
+        pieces.append(detokenizer.append(token))
+        if detokenizer.stopped:
+            break
+    return [*pieces, detokenizer.finish()]
+
+
+def byte_ids(tokenizer, text):
+    """One token per byte of UTF-8, without any merge."""
+    from tokenizers import pre_tokenizers
+
+    ((characters, _),) = pre_tokenizers.ByteLevel(
+        add_prefix_space=False, use_regex=False
+    ).pre_tokenize_str(text)
+    return tokenizer.convert_tokens_to_ids(list(characters))
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_random_tokens(byte_tokenizer, data):
+    ids = st.lists(st.integers(0, len(byte_tokenizer) - 1), max_size=30)
+    prompt, output = data.draw(ids), data.draw(ids)
+    shown = "".join(streamed(byte_tokenizer, prompt, output))
+    assert shown == byte_tokenizer.decode(output, skip_special_tokens=True)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(max_size=12), cut=st.integers(0, 48))
+def test_any_text_byte_by_byte_cut_anywhere(byte_tokenizer, text, cut):
+    """The prompt may end inside a character; the rest of it is then the output's."""
+    ids = byte_ids(byte_tokenizer, text) if text else []
+    prompt, output = ids[:cut], ids[cut:]
+    shown = "".join(streamed(byte_tokenizer, prompt, output))
+    assert shown == byte_tokenizer.decode(output, skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_a_prompt_cut_at_each_byte_of_an_emoji(byte_tokenizer, cut):
+    ids = byte_ids(byte_tokenizer, f"ab{EMOJI}cd")
+    prompt, output = ids[: 2 + cut], ids[2 + cut :]
+    pieces = streamed(byte_tokenizer, prompt, output)
+    assert "".join(pieces) == byte_tokenizer.decode(output)
+    assert "".join(pieces).endswith(f"{EMOJI}cd" if cut == 0 else "cd")
+
+
+@pytest.mark.parametrize("text", [EMOJI * 3, HANGUL, f"x{EMOJI}y{HANGUL}", "e\u0301", "\ufffdx"])
+def test_a_character_is_shown_when_it_is_whole(byte_tokenizer, text):
+    pieces = streamed(byte_tokenizer, [], byte_ids(byte_tokenizer, text))
+    assert "".join(pieces) == text
+    shown = [piece for piece in pieces if piece]
+    if "\ufffd" not in text:
+        assert shown == list(text)
+
+
+def test_half_a_character_at_the_end_is_shown_at_the_end(byte_tokenizer):
+    *output, _ = byte_ids(byte_tokenizer, f"a{EMOJI}")
+    assert streamed(byte_tokenizer, [], output) == ["a", "", "", "", "\ufffd"]
+
+
+def test_special_tokens_are_no_text(byte_tokenizer):
+    end = byte_tokenizer.eos_token_id
+    ids = [*byte_ids(byte_tokenizer, "a"), end, *byte_ids(byte_tokenizer, "b"), end]
+    assert streamed(byte_tokenizer, [end], ids) == ["a", "", "b", "", ""]
+
+
+@pytest.mark.parametrize("stop", [EMOJI, f"{EMOJI}c", "cd", "b" + EMOJI, HANGUL])
+def test_stop_strings_that_begin_inside_tokens(byte_tokenizer, stop):
+    text = f"ab{EMOJI}cd{HANGUL}"
+    pieces = streamed(byte_tokenizer, [], byte_ids(byte_tokenizer, text), [stop])
+    assert "".join(pieces) == text[: text.index(stop)]
+
+
+def test_a_stop_string_in_one_token_with_half_a_character(byte_tokenizer):
+    """The last token allowed ends the stop string and begins a character."""
+
+    class Halves:
+        def decode(self, ids, skip_special_tokens):
+            return ["", "a", "aSTOP\ufffd"][len(ids)]
+
+    assert streamed(Halves(), [], [1, 2], ["STOP"]) == ["a", "", ""]
+
+
+def test_real_text_token_by_token(byte_tokenizer):
+    from llmserve_lab.models.corpus import held_out_sample
+
+    text = held_out_sample()[-1].text[:3000]
+    ids = byte_tokenizer(text)["input_ids"]
+    assert "".join(streamed(byte_tokenizer, ids[:7], ids[7:])) == byte_tokenizer.decode(ids[7:])
