@@ -1,0 +1,91 @@
+"""Paged attention against dense attention, over a cache whose unwritten slots are NaN."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llmserve_lab.attention import BatchMetadata, Segment
+from llmserve_lab.attention.reference import paged_attention
+from llmserve_lab.kv_cache import KVShape, PagedKVCache
+
+CPU = torch.device("cpu")
+DIM, SCALING = 8, 0.3
+
+
+def dense(queries, keys, values, start):
+    """Written out: queries (tokens, heads, dim) at positions from `start`; all past keys."""
+    groups = queries.shape[1] // keys.shape[1]
+    keys, values = (t.repeat_interleave(groups, 1).double() for t in (keys, values))
+    output = torch.empty_like(queries, dtype=torch.float64)
+    for row in range(len(queries)):
+        seen = start + row + 1
+        scores = torch.einsum("hd,khd->hk", queries[row].double(), keys[:seen]) * SCALING
+        output[row] = torch.einsum("hk,khd->hd", scores.softmax(-1), values[:seen])
+    return output.float()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    segments=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5)), min_size=1, max_size=5),
+    block_size=st.sampled_from([1, 3, 4, 16]),
+    heads=st.sampled_from([(4, 4), (4, 2), (3, 1)]),
+    seed=st.integers(0, 1000),
+)
+def test_any_mix_of_chunks_and_single_tokens(segments, block_size, heads, seed):
+    """Segments are (tokens in the past, new tokens); their blocks lie scattered over the pool."""
+    random = torch.Generator().manual_seed(seed)
+    num_heads, num_kv_heads = heads
+    tables, num_blocks = scattered_tables(segments, block_size, random)
+    cache = PagedKVCache(KVShape(1, num_kv_heads, DIM), num_blocks, block_size, torch.float32, CPU)
+    cache.keys[0][: cache.null_slot] = cache.values[0][: cache.null_slot] = float("nan")
+    items, row, queries, keys, values, wanted = [], 0, [], [], [], []
+    for (past, new), table in zip(segments, tables, strict=True):
+        q, k, v = (
+            torch.randn(past + new, count, DIM, generator=random)
+            for count in (num_heads, num_kv_heads, num_kv_heads)
+        )
+        if past:
+            before = BatchMetadata(cache, [Segment(0, 0, past, table)], CPU)
+            paged_attention(0, q[:past], k[:past], v[:past], before, SCALING)
+        items.append(Segment(row, past, new, table))
+        row += new
+        queries.append(q[past:])
+        keys.append(k[past:])
+        values.append(v[past:])
+        wanted.append(dense(q[past:], k, v, past))
+    batch = BatchMetadata(cache, items, CPU)
+    output = paged_attention(
+        0, torch.cat(queries), torch.cat(keys), torch.cat(values), batch, SCALING
+    )
+    assert torch.allclose(output, torch.cat(wanted), atol=1e-5)
+    assert cache.keys[0][cache.null_slot :].count_nonzero() == 0
+
+
+def scattered_tables(segments, block_size, random):
+    """Block tables in random order, over a pool with a spare block for each."""
+    counts = [-(-(past + new) // block_size) for past, new in segments]
+    num_blocks = sum(counts) + len(counts)
+    order = torch.randperm(num_blocks, generator=random).tolist()
+    return [[order.pop() for _ in range(count)] for count in counts], num_blocks
+
+
+def test_shapes_of_the_metadata():
+    cache = PagedKVCache(KVShape(1, 1, DIM), 8, 4, torch.float32, CPU)
+    segments = [Segment(0, 5, 1, [2, 0]), Segment(1, 0, 3, [7]), Segment(4, 0, 1, [1])]
+    batch = BatchMetadata(cache, segments, CPU)
+    assert batch.slot_mapping.tolist() == [1, 28, 29, 30, 4]
+    assert batch.single_rows.tolist() == [0, 4]
+    null = cache.null_slot
+    assert batch.single_slots.tolist() == [[8, 9, 10, 11, 0, 1], [4, *[null] * 5]]
+    assert batch.single_mask[:, 0, 0].sum(-1).tolist() == [6, 1]
+    assert [slots.tolist() for slots in batch.chunk_slots] == [[28, 29, 30]]
+    assert batch.chunk_masks[0].tolist() == torch.ones(3, 3).tril().bool().tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_the_dtype_is_kept(dtype):
+    cache = PagedKVCache(KVShape(1, 1, DIM), 2, 4, dtype, CPU)
+    batch = BatchMetadata(cache, [Segment(0, 0, 3, [1])], CPU)
+    ones = torch.ones(3, 1, DIM, dtype=dtype)
+    assert paged_attention(0, ones, ones, ones, batch, SCALING).dtype is dtype
