@@ -14,6 +14,7 @@ from llmserve_lab.plots.theme import DECODE, GUESS, PREFILL, SHARED
 from llmserve_lab.widgets.page import cards, emit, inline, plain
 
 SECTION = "chapters"
+NOTEBOOKS = "notebooks"  # the folder of the chapters; other languages lie in folders below it
 Chapter = dict[str, Any]
 
 
@@ -141,13 +142,20 @@ def _links(name: str, chapter: Chapter) -> list[tuple[str, str]]:
     """The exercise and the next chapter, as HTML and as text; links only to files that exist."""
     links = []
     if chapter.get("exercise"):
-        links.append(_link(f"../exercises/{name}.ipynb", "Exercise", chapter["exercise"]))
+        links.append(_link(f"{_exercises()}/{name}.ipynb", "Exercise", chapter["exercise"]))
     names = list(chapters())
     following = names.index(name) + 1
     if following < len(names):
         title = f"{number(names[following])} {chapters()[names[following]]['title']}"
         links.append(_link(f"{names[following]}.ipynb", "Next chapter", title))
     return [link for link in links if link]
+
+
+def _exercises() -> str:
+    """The way from this notebook's folder to the exercises of the same language edition."""
+    here = Path.cwd()
+    is_edition = here.parent.name == NOTEBOOKS  # notebooks/ko, not notebooks
+    return f"../../exercises/{here.name}" if is_edition else "../exercises"
 
 
 def _link(path: str, what: str, title: str) -> tuple[str, str] | None:

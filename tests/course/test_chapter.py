@@ -91,6 +91,15 @@ def test_footer_links_only_to_files_that_exist(shown, tmp_path, monkeypatch):
     assert 'href="02_latency.ipynb"' in shown[-1]["text/html"]
 
 
+def test_footer_of_another_edition_leads_to_its_own_exercises(shown, tmp_path, monkeypatch):
+    for folder in ("notebooks/ko", "exercises/ko"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "01_problem_setting.ipynb").write_text("{}")
+    monkeypatch.chdir(tmp_path / "notebooks/ko")
+    footer("01")
+    assert 'href="../../exercises/ko/01_problem_setting.ipynb"' in shown[-1]["text/html"]
+
+
 def test_the_last_chapter_has_a_footer_too(shown):
     footer(list(module.chapters())[-1])
 
