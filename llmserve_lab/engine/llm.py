@@ -109,13 +109,14 @@ class LLM:
     def generate(
         self,
         prompts: Any,
-        params: SamplingParams | list[SamplingParams] | None = None,
+        sampling_params: SamplingParams | list[SamplingParams] | None = None,
     ) -> list[RequestOutput]:
         """Run all prompts to their end; results come in the prompts' order.
 
-        prompts: a string, {"prompt_token_ids": [...]}, or a list of these.
+        prompts: a string, {"prompt_token_ids": [...]}, or a list of these. sampling_params: one
+        for all, or a list with one for each.
         """
-        results = self._prepare(prompts, params)
+        results = self._prepare(prompts, sampling_params)
         for _ in self._run(results):
             pass
         return results.outputs()
@@ -123,11 +124,11 @@ class LLM:
     def stream(
         self,
         prompts: Any,
-        params: SamplingParams | list[SamplingParams] | None = None,
+        sampling_params: SamplingParams | list[SamplingParams] | None = None,
     ) -> Iterator[TokenEvent]:
         """Like `generate`, but yields every token as it comes. Closing the iterator aborts what is
         unfinished."""
-        return self._run(self._prepare(prompts, params))
+        return self._run(self._prepare(prompts, sampling_params))
 
     def add_request(self, prompt: Any, params: SamplingParams | None = None) -> list[str]:
         """Queue one prompt for `step`; returns the ids of its `n` requests."""
