@@ -68,7 +68,7 @@ class LLM:
             ("block_size", block_size),
         ):
             require_count(name, value, at_least=1)
-        loaded = model if isinstance(model, LoadedModel) else load(model, dtype, device)
+        loaded = _loaded(model, dtype, device)
         self.model, self.tokenizer = loaded.model, loaded.tokenizer
         self.capacity = Capacity.plan(
             loaded.model, max_model_len, max_num_seqs, block_size, num_blocks,
@@ -220,6 +220,14 @@ class LLM:
         if ids is None:
             ids = self.tokenizer.eos_token_id
         return frozenset([] if ids is None else [ids] if isinstance(ids, int) else ids)
+
+
+def _loaded(model: Any, dtype: Any, device: Any) -> LoadedModel:
+    if not isinstance(model, LoadedModel):
+        return load(model, dtype, device)
+    if dtype != "auto" or device != "auto":
+        raise ValueError("This model is loaded already: give dtype and device to load() instead.")
+    return model
 
 
 __all__ = ["LLM", "CompletionOutput", "RequestOutput", "SamplingParams", "TokenEvent"]

@@ -52,14 +52,14 @@ def load(name: str | Path, dtype: Any = "auto", device: Any = "auto") -> LoadedM
 
     Raises:
         ModelNotFoundError: unknown name, or a hub name while the hub cannot be reached.
-        ValueError: a damaged weights file, or a dtype that is none.
+        ValueError: damaged or incomplete files, or a dtype or device that is none.
     """
     from llmserve_lab.models.hardware import pick_device, pick_dtype
 
     source = _source(name)
     chosen_device = pick_device() if device in ("auto", "map") else _device(device)
     chosen, why = pick_dtype(chosen_device) if dtype == "auto" else (_dtype(dtype), "as asked for")
-    options = {"device_map": "auto"} if device == "map" else {}
+    options: dict[str, Any] = {"device_map": "auto"} if device == "map" else {}
     model, tokenizer = _from_pretrained(source, chosen, options)
     if device != "map":
         model = model.to(chosen_device)
@@ -70,9 +70,10 @@ def _source(name: str | Path) -> str:
     text = str(name)
     if text in BUNDLED:
         return str(bundled_path(text))
-    if (Path(text) / "config.json").is_file():
-        return text
-    if Path(text).is_dir():
+    folder = Path(text).expanduser()
+    if text and (folder / "config.json").is_file():
+        return str(folder)
+    if text and folder.is_dir():
         raise ModelNotFoundError(f"The folder {text} holds no config.json: it is not a model.")
     if text.count("/") != 1 or text.startswith((".", "~", "/")):
         raise ModelNotFoundError(
@@ -95,20 +96,50 @@ def _is_cached(name: str) -> bool:
 
 def _from_pretrained(source: str, dtype: Any, options: dict[str, Any]) -> tuple[Any, Any]:
     from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
-        with _no_progress_bar(when=Path(source).is_dir()):
-            model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+        return _model(source, dtype, options), _tokenizer(source)
     except SafetensorError as error:
-        raise ValueError(
-            f"The weights in {source} are damaged ({error}); {HOW_TO_REPAIR}."
-        ) from error
+        raise ValueError(_damaged("weights", source, error)) from error
     except OSError as error:
-        first_line = str(error).strip().splitlines()[0]
-        raise ModelNotFoundError(f"{source} could not be loaded: {first_line}") from error
-    return model, tokenizer
+        raise ModelNotFoundError(f"{source} could not be loaded: {_first_line(error)}.") from error
+
+
+def _model(source: str, dtype: Any, options: dict[str, Any]) -> Any:
+    """The model with all its weights: transformers fills what a file lacks with random numbers,
+    and says so in a log only."""
+    from transformers import AutoModelForCausalLM
+
+    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    try:
+        with _no_progress_bar(when=Path(source).is_dir()):
+            model, found = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+    except ValueError as error:
+        raise ValueError(f"{source} could not be loaded: {_first_line(error)}.") from error
+    wrong = sorted(map(str, (*found["missing_keys"], *found["mismatched_keys"])))
+    if wrong:
+        what = f"{len(wrong)} missing or of a wrong shape, the first is {wrong[0]}"
+        raise ValueError(_damaged("weights", source, what))
+    return model
+
+
+def _tokenizer(source: str) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(source)
+    except OSError:
+        raise
+    except Exception as error:  # the tokenizers library raises bare Exceptions
+        raise ValueError(_damaged("tokenizer", source, error)) from error
+
+
+def _damaged(what: str, source: str, why: Any) -> str:
+    return f"The {what} in {source} cannot be used ({_first_line(why)}); {HOW_TO_REPAIR}."
+
+
+def _first_line(text: Any) -> str:
+    return (str(text).strip() or "no reason given").splitlines()[0].rstrip(".:")
 
 
 @contextmanager
@@ -129,9 +160,14 @@ def _no_progress_bar(when: bool) -> Iterator[None]:
 def _device(device: Any) -> Any:
     import torch
 
-    chosen = torch.device(device)
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError('There is no CUDA device here; use device="cpu" or leave it out.')
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f'device must be "auto", "cpu", "cuda", "map" or a torch device, not {device!r}.'
+        ) from error
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f'There is no device {chosen} here; use device="cpu" or leave it out.')
     return chosen
 
 
@@ -139,7 +175,7 @@ def _dtype(dtype: Any) -> Any:
     import torch
 
     chosen = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if not isinstance(chosen, torch.dtype) or not chosen.is_floating_point:
+    if chosen not in (torch.float32, torch.bfloat16, torch.float16):
         raise ValueError(
             f'dtype must be "auto", "float32", "bfloat16" or "float16", not {dtype!r}.'
         )
