@@ -43,7 +43,7 @@ def test_importing_the_package_imports_nothing_heavy():
 
 def test_the_core_needs_only_what_runs_a_model(project):
     names = {re.match(r"[\w-]+", need).group() for need in project["dependencies"]}
-    assert names == {"torch", "transformers", "safetensors", "tokenizers", "numpy"}
+    assert names == {"torch", "transformers", "safetensors", "tokenizers", "numpy", "numba"}
 
 
 def test_extras_are_the_promised_ones(extras):

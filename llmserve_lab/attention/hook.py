@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from llmserve_lab.attention.backend import Attention
 from llmserve_lab.attention.metadata import BatchMetadata
-from llmserve_lab.attention.reference import paged_attention
 
 if TYPE_CHECKING:
     import torch
@@ -45,10 +45,11 @@ def _attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     paged_batch: BatchMetadata | None = None,
+    paged_attention: Attention | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
     """transformers' signature: query (1, heads, tokens, dim); returns (1, tokens, heads, dim)."""
-    if paged_batch is None:
+    if paged_batch is None or paged_attention is None:
         raise ValueError("The paged attention runs only inside the engine: call LLM.generate.")
     _refuse_what_is_not_done(options, paged_batch)
     output = paged_attention(

@@ -55,10 +55,23 @@ class BatchMetadata:
         return self._tensor([s.row for s in self.singles])
 
     @cached_property
+    def single_tables(self) -> torch.Tensor:
+        """(singles, longest table) int64: block tables, padded with the null block."""
+        null_block = self.cache.null_slot // self.cache.block_size
+        longest = max(len(s.block_table) for s in self.singles)
+        return self._tensor(
+            [s.block_table + [null_block] * (longest - len(s.block_table)) for s in self.singles]
+        )
+
+    @cached_property
+    def single_contexts(self) -> torch.Tensor:
+        """(singles,) int64: tokens that each attends to."""
+        return self._tensor([s.context for s in self.singles])
+
+    @cached_property
     def single_slots(self) -> torch.Tensor:
         """(singles, longest context) int64: slots to read, padded with the null slot."""
-        tables = self._padded_tables([s.block_table for s in self.singles])
-        slots = self._slots(tables)[:, : self.single_mask.shape[-1]]
+        slots = self._slots(self.single_tables)[:, : self.single_mask.shape[-1]]
         return slots.masked_fill(~self.single_mask[:, 0, 0], self.cache.null_slot)
 
     @cached_property
@@ -66,14 +79,23 @@ class BatchMetadata:
         """(singles, 1, 1, longest context) bool: True where there is a token."""
         import torch
 
-        contexts = self._tensor([s.context for s in self.singles])
         positions = torch.arange(max(s.context for s in self.singles), device=self.device)
-        return (positions < contexts[:, None])[:, None, None, :]
+        return (positions < self.single_contexts[:, None])[:, None, None, :]
 
     @cached_property
-    def chunk_slots(self) -> list[torch.Tensor]:
-        """Per chunk, (context,) int64: slots to read."""
-        return [self._slots(self._tensor([s.block_table]))[0, : s.context] for s in self.chunks]
+    def chunk_slots(self) -> list[torch.Tensor | slice]:
+        """Per chunk, the slots to read: a slice where its blocks are adjacent, which reads them in
+        place, else (context,) int64."""
+        return [
+            self._run(s) or self._slots(self._tensor([s.block_table]))[0, : s.context]
+            for s in self.chunks
+        ]
+
+    def _run(self, segment: Segment) -> slice | None:
+        table, size = segment.block_table, self.cache.block_size
+        if table != list(range(table[0], table[0] + len(table))):
+            return None
+        return slice(table[0] * size, table[0] * size + segment.context)
 
     @cached_property
     def chunk_masks(self) -> list[torch.Tensor]:
@@ -86,12 +108,6 @@ class BatchMetadata:
             keys = torch.arange(chunk.context, device=self.device)
             masks.append(keys[None, :] <= queries[:, None])
         return masks
-
-    def _padded_tables(self, tables: list[list[int]]) -> torch.Tensor:
-        """(rows, longest table) int64, padded with the null block."""
-        null_block = self.cache.null_slot // self.cache.block_size
-        longest = max(len(table) for table in tables)
-        return self._tensor([table + [null_block] * (longest - len(table)) for table in tables])
 
     def _slots(self, tables: torch.Tensor) -> torch.Tensor:
         """(rows, blocks) block ids to (rows, blocks * block size) slots."""

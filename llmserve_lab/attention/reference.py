@@ -28,10 +28,21 @@ def paged_attention(
     output = queries.new_empty(queries.shape)
     if batch.singles:
         output[batch.single_rows] = _singles(layer, queries, batch, scaling)
+    attend_chunks(layer, queries, batch, scaling, output)
+    return output
+
+
+def attend_chunks(
+    layer: int,
+    queries: torch.Tensor,
+    batch: BatchMetadata,
+    scaling: float,
+    output: torch.Tensor,
+) -> None:
+    """Fill the rows of `output` (tokens, heads, head dim) that belong to prefill chunks."""
     for index, chunk in enumerate(batch.chunks):
         rows = slice(chunk.row, chunk.row + chunk.num_tokens)
         output[rows] = _chunk(layer, queries[rows], batch, index, scaling)
-    return output
 
 
 def _singles(

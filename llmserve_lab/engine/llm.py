@@ -37,7 +37,8 @@ class LLM:
 
     model: a name or folder for `load`, or what `load` returned. max_model_len: tokens of prompt and
     output together. num_blocks: size of the KV cache, else from `kv_cache_memory_bytes` or the
-    device's memory. scheduler: a `Scheduler` of your own. trace: keep a snapshot of every step.
+    device's memory. attention_backend: "auto", "cpu" or "reference". scheduler: a `Scheduler` of
+    your own. trace: keep a snapshot of every step.
 
     Raises:
         ValueError, TypeError: a setting that makes no sense, by name.
@@ -58,6 +59,7 @@ class LLM:
         kv_cache_memory_bytes: int | None = None,
         gpu_memory_utilization: float = 0.9,
         enable_prefix_caching: bool = False,
+        attention_backend: str = "auto",
         scheduler: Scheduler | None = None,
         trace: bool = False,
         clock: Clock = time.perf_counter,
@@ -79,8 +81,9 @@ class LLM:
         self.scheduler.bind(self.pool, Limits(max_num_seqs, max_num_batched_tokens))
         self._recorder = Recorder() if trace else None
         self._engine = Engine(
-            self._runner(block_size), self.scheduler, Sampler(self._eos_token_ids()),
-            self.tokenizer, self.capacity.max_model_len, clock, self._recorder,
+            self._runner(block_size, attention_backend), self.scheduler,
+            Sampler(self._eos_token_ids()), self.tokenizer, self.capacity.max_model_len,
+            clock, self._recorder,
         )  # fmt: skip
         self._ids = count()
         self._open: dict[str, Results] = {}  # by request id: the calls that are under way
@@ -208,12 +211,12 @@ class LLM:
             else:
                 call.note(event)
 
-    def _runner(self, block_size: int) -> ModelRunner:
+    def _runner(self, block_size: int, attention_backend: str) -> ModelRunner:
         shape = KVShape.of(self.model.config)
         cache = PagedKVCache(
             shape, self.capacity.num_blocks, block_size, self.model.dtype, self.model.device
         )
-        return ModelRunner(self.model, cache)
+        return ModelRunner(self.model, cache, attention_backend)
 
     def _eos_token_ids(self) -> frozenset[int]:
         ids = self.model.generation_config.eos_token_id

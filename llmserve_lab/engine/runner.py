@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from llmserve_lab.attention import BatchMetadata, Segment, paged
+from llmserve_lab.attention import BatchMetadata, Segment, attention_backend, paged
+from llmserve_lab.attention.backend import AUTO
 from llmserve_lab.engine.scheduler import Scheduled
 from llmserve_lab.kv_cache import PagedKVCache
 
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
 class ModelRunner:
     """Runs a transformers model over a flattened batch, through a paged KV cache."""
 
-    def __init__(self, model: Any, cache: PagedKVCache) -> None:
+    def __init__(self, model: Any, cache: PagedKVCache, attention: str = AUTO) -> None:
         self.model, self.cache = model, cache
         self.device = model.device
+        self.attention = attention_backend(attention, model.device, model.dtype)
 
     def run(self, batch: list[Scheduled]) -> torch.Tensor:
         """Compute the batch's tokens. Returns (sampling requests, vocabulary) logits: one row for
@@ -32,6 +34,7 @@ class ModelRunner:
                 logits_to_keep=torch.tensor(last_rows, dtype=torch.int64, device=self.device),
                 use_cache=False,
                 paged_batch=BatchMetadata(self.cache, segments, self.device),
+                paged_attention=self.attention,
             )
         return output.logits[0]
 

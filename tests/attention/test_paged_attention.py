@@ -5,8 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmserve_lab.attention import BatchMetadata, Segment
-from llmserve_lab.attention.reference import paged_attention
+from llmserve_lab.attention import BatchMetadata, Segment, cpu, reference
 from llmserve_lab.kv_cache import KVShape, PagedKVCache
 
 CPU = torch.device("cpu")
@@ -30,13 +29,18 @@ def dense(queries, keys, values, start):
     segments=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5)), min_size=1, max_size=5),
     block_size=st.sampled_from([1, 3, 4, 16]),
     heads=st.sampled_from([(4, 4), (4, 2), (3, 1)]),
+    adjacent=st.booleans(),
     seed=st.integers(0, 1000),
 )
-def test_any_mix_of_chunks_and_single_tokens(segments, block_size, heads, seed):
-    """Segments are (tokens in the past, new tokens); their blocks lie scattered over the pool."""
+@pytest.mark.parametrize("backend", [reference, cpu])
+def test_any_mix_of_chunks_and_single_tokens(backend, segments, block_size, heads, adjacent, seed):
+    """Segments are (tokens in the past, new tokens); their blocks lie scattered over the pool, or
+    one after another."""
+    paged_attention = backend.paged_attention
     random = torch.Generator().manual_seed(seed)
     num_heads, num_kv_heads = heads
     tables, num_blocks = scattered_tables(segments, block_size, random)
+    tables = [sorted(table) for table in tables] if adjacent else tables
     cache = PagedKVCache(KVShape(1, num_kv_heads, DIM), num_blocks, block_size, torch.float32, CPU)
     cache.keys[0][: cache.null_slot] = cache.values[0][: cache.null_slot] = float("nan")
     items, row, queries, keys, values, wanted = [], 0, [], [], [], []
@@ -79,8 +83,16 @@ def test_shapes_of_the_metadata():
     null = cache.null_slot
     assert batch.single_slots.tolist() == [[8, 9, 10, 11, 0, 1], [4, *[null] * 5]]
     assert batch.single_mask[:, 0, 0].sum(-1).tolist() == [6, 1]
-    assert [slots.tolist() for slots in batch.chunk_slots] == [[28, 29, 30]]
+    assert batch.chunk_slots == [slice(28, 31)]
     assert batch.chunk_masks[0].tolist() == torch.ones(3, 3).tril().bool().tolist()
+
+
+def test_adjacent_blocks_are_read_in_place_and_scattered_ones_by_slot():
+    cache = PagedKVCache(KVShape(1, 1, DIM), 8, 4, torch.float32, CPU)
+    segments = [Segment(0, 0, 6, [3, 4]), Segment(6, 0, 6, [4, 3])]
+    run, scattered = BatchMetadata(cache, segments, CPU).chunk_slots
+    assert run == slice(12, 18)
+    assert scattered.tolist() == [16, 17, 18, 19, 12, 13]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -88,4 +100,4 @@ def test_the_dtype_is_kept(dtype):
     cache = PagedKVCache(KVShape(1, 1, DIM), 2, 4, dtype, CPU)
     batch = BatchMetadata(cache, [Segment(0, 0, 3, [1])], CPU)
     ones = torch.ones(3, 1, DIM, dtype=dtype)
-    assert paged_attention(0, ones, ones, ones, batch, SCALING).dtype is dtype
+    assert reference.paged_attention(0, ones, ones, ones, batch, SCALING).dtype is dtype

@@ -1,0 +1,47 @@
+"""Which code computes attention: chosen by hardware, or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+Attention = Callable[..., "torch.Tensor"]  # the signature of reference.paged_attention
+AUTO = "auto"
+BACKENDS = ("reference", "cpu")
+
+
+def attention_backend(name: str, device: torch.device, dtype: torch.dtype) -> Attention:
+    """The attention function called `name`; "auto" takes the fastest that works here.
+
+    "reference": plain torch, any device and dtype. "cpu": a Numba kernel, float32 on a CPU.
+
+    Raises:
+        ValueError: no such backend, or one that does not work on this device and dtype.
+    """
+    if name == AUTO:
+        name = "reference" if why_not_cpu(device, dtype) else "cpu"
+    if name not in BACKENDS:
+        raise ValueError(
+            f"There is no attention backend {name!r}; use {AUTO!r} or one of {', '.join(BACKENDS)}."
+        )
+    reason = why_not_cpu(device, dtype) if name == "cpu" else ""
+    if reason:
+        raise ValueError(f"The cpu attention backend does not work here: {reason}.")
+    module = import_module(f"llmserve_lab.attention.{name}")
+    return module.paged_attention
+
+
+def why_not_cpu(device: torch.device, dtype: torch.dtype) -> str:
+    """What keeps the cpu backend from working; empty where nothing does."""
+    import torch
+
+    if device.type != "cpu":
+        return f"the model is on {device.type}"
+    if dtype != torch.float32:
+        return f"it computes in float32 and the model is in {dtype}"
+    return "" if find_spec("numba") else "numba is not installed (pip install numba)"
