@@ -17,7 +17,7 @@ from llmserve_lab.plots.theme import (
 MAX_TEXTS = 6  # requests whose text is written out
 MAX_TOKENS = 220  # the newest of a request's tokens
 MAX_PROMPT = 240  # characters
-MAX_BARS = 96  # the newest steps
+MAX_BARS = 240  # the newest steps
 MAX_BLOCKS = 192
 
 
@@ -161,4 +161,5 @@ def _cell(
     waste = f"repeating-linear-gradient(135deg,{WASTE.colour}66 0 1.5px,#0000 1.5px 5px)"
     stop = f"{share:.0%}"
     fill = f"linear-gradient(90deg,{colour} {stop},#0000 {stop}),{waste}"
-    return f'<i class="is-owned" style="background:{fill}">{label}</i>'
+    ink = "" if share >= 0.5 else ";color:inherit"  # the label stands on the hatched part
+    return f'<i class="is-owned" style="background:{fill}{ink}">{label}</i>'

@@ -25,8 +25,9 @@ class LiveResult:
 
     def __repr__(self) -> str:
         rate = self.num_tokens / self.seconds if self.seconds else 0.0
+        requests = "1 request" if len(self.texts) == 1 else f"{len(self.texts)} requests"
         return (
-            f"{len(self.texts)} requests, {self.num_tokens} tokens in {self.num_steps} steps "
+            f"{requests}, {self.num_tokens} tokens in {self.num_steps} steps "
             f"and {self.seconds:.2f} s ({rate:.0f} tokens/s)"
         )
 
