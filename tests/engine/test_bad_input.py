@@ -4,6 +4,7 @@ import math
 
 import numpy
 import pytest
+import torch
 
 from llmserve_lab import LLM, SamplingParams
 from llmserve_lab.models.load import LoadedModel
@@ -166,6 +167,27 @@ def test_engine_settings(tiny, name, value):
     with pytest.raises((ValueError, TypeError)) as error:
         LLM(tiny, **{name: value})
     assert_one_sentence(error, name)
+
+
+def test_an_attention_backend_that_is_none_or_does_not_fit(tiny):
+    with pytest.raises(ValueError, match="no attention backend 'flash'") as error:
+        LLM(tiny, num_blocks=4, attention_backend="flash")
+    assert_one_sentence(error, "reference", "cpu")
+    half = LoadedModel("half", tiny_llama().bfloat16(), tiny.tokenizer, "a test")
+    with pytest.raises(ValueError, match="does not work here") as error:
+        LLM(half, num_blocks=4, attention_backend="cpu")
+    assert_one_sentence(error, "float32", "bfloat16")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_other_dtypes_run(make_llm, tiny, dtype):
+    """Nothing exact is promised for them: greedy choices may differ by rounding."""
+    model = tiny_llama().to(getattr(torch, dtype))
+    llm = make_llm(LoadedModel(dtype, model, tiny.tokenizer, "a test"))
+    assert {t.dtype for t in llm._engine.runner.cache.keys} == {model.dtype}
+    params = SamplingParams(max_tokens=4, min_tokens=2, ignore_eos=True, top_p=0.9, seed=0)
+    outputs = llm.generate(["abc", "defghijk"], params)
+    assert [len(output.outputs[0].token_ids) for output in outputs] == [4, 4]
 
 
 def test_a_trace_that_was_not_asked_for(make_llm):

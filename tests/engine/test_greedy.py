@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from llmserve_lab import SamplingParams
+from llmserve_lab.attention.backend import BACKENDS
 from tests.engine.reference import greedy_tokens, ids, tokens_of
 
 MAX_TOKENS = 12
@@ -69,6 +70,15 @@ def test_under_preemption(make_llm, prompts, expected, block_size, num_blocks, p
     outputs = llm.generate(ids(*prompts), GREEDY)
     assert tokens_of(outputs) == expected
     assert sum(output.metrics.num_preemptions for output in outputs) > 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("budget", [5, 2048])
+def test_every_attention_backend(make_llm, prompts, expected, backend, budget):
+    """Prefill chunks, decodes, scattered blocks and readmissions in one run."""
+    llm = make_llm(num_blocks=12, max_num_batched_tokens=budget, attention_backend=backend)
+    for _ in range(2):  # the second run finds the free blocks in another order
+        assert tokens_of(llm.generate(ids(*prompts), GREEDY)) == expected
 
 
 @pytest.mark.parametrize("num_blocks", range(4, 9))
