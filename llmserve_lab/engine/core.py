@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from llmserve_lab.engine.detokenizer import Detokenizer
+from llmserve_lab.engine.detokenizer import Detokenizer, NoText
 from llmserve_lab.engine.outputs import TokenEvent
 from llmserve_lab.engine.recorder import Recorder, view
 from llmserve_lab.engine.request import Request, Status
@@ -21,7 +21,7 @@ Clock = Callable[[], float]
 
 class Engine:
     """Runs requests step by step. One step computes the scheduled tokens of every chosen request
-    and samples one token for each that has caught up."""
+    and samples one token for each that has caught up. Without a tokenizer no text is made."""
 
     def __init__(
         self,
@@ -37,21 +37,24 @@ class Engine:
         self.tokenizer, self.max_model_len = tokenizer, max_model_len
         self.clock, self.recorder = clock, recorder
         self.requests: dict[str, Request] = {}  # unfinished ones
-        self.detokenizers: dict[str, Detokenizer] = {}
+        self.detokenizers: dict[str, Detokenizer | NoText] = {}
         self._to_abort: deque[str] = deque()
         self._aborted: list[RequestView] = []  # since the latest step, for its snapshot
         self._unreturned: list[TokenEvent] = []
 
-    def add(self, request: Request) -> None:
-        """Queue a request. Its id must be new."""
+    def add(self, request: Request, arrival: float | None = None) -> None:
+        """Queue a request. Its id must be new. arrival: when it came, if that was before now."""
         if request.request_id in self.requests:
             raise ValueError(f"A request {request.request_id!r} is under way; choose another id.")
-        request.arrival = self.clock()
-        self.detokenizers[request.request_id] = Detokenizer(
-            self.tokenizer, request.prompt_token_ids, request.params.stop_strings
-        )
+        request.arrival = self.clock() if arrival is None else arrival
+        self.detokenizers[request.request_id] = self._detokenizer(request)
         self.scheduler.add(request)
         self.requests[request.request_id] = request
+
+    def _detokenizer(self, request: Request) -> Detokenizer | NoText:
+        if self.tokenizer is None:
+            return NoText()
+        return Detokenizer(self.tokenizer, request.prompt_token_ids, request.params.stop_strings)
 
     def abort(self, request_id: str) -> None:
         """End a request at the next step; its blocks are free then. Unknown ids are ignored, since

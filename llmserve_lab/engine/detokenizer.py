@@ -78,3 +78,16 @@ class Detokenizer:
 
     def _decode(self, ids: list[int]) -> str:
         return self._backend.decode(ids, skip_special_tokens=True)
+
+
+class NoText:
+    """Stands in for a `Detokenizer` where tokens have no text, as in a simulation."""
+
+    text = ""
+    stopped = False
+
+    def append(self, token_id: int, may_stop: bool = True) -> str:
+        return ""
+
+    def finish(self) -> str:
+        return ""
