@@ -1,7 +1,28 @@
-"""The KV cache: where it lies (`paged`), who owns it (`block_pool`), how it is found (`prefix`)."""
+"""The KV cache: where it lies (`paged`, `contiguous`), who owns it (`block_pool`), how it is found
+(`prefix`)."""
 
 from llmserve_lab.kv_cache.block_pool import BlockPool, OutOfBlocksError
-from llmserve_lab.kv_cache.paged import KVShape, PagedKVCache, slots_of
+from llmserve_lab.kv_cache.contiguous import (
+    ContiguousAllocator,
+    ContiguousKVCache,
+    MemoryMap,
+    OutOfMemoryError,
+    Region,
+)
+from llmserve_lab.kv_cache.paged import PagedKVCache, slots_of
 from llmserve_lab.kv_cache.prefix import Prefix
+from llmserve_lab.kv_cache.shape import KVShape
 
-__all__ = ["BlockPool", "KVShape", "OutOfBlocksError", "PagedKVCache", "Prefix", "slots_of"]
+__all__ = [
+    "BlockPool",
+    "ContiguousAllocator",
+    "ContiguousKVCache",
+    "KVShape",
+    "MemoryMap",
+    "OutOfBlocksError",
+    "OutOfMemoryError",
+    "PagedKVCache",
+    "Prefix",
+    "Region",
+    "slots_of",
+]
