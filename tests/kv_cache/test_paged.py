@@ -1,5 +1,6 @@
 """The cache's tensors: shapes, slots, bytes."""
 
+import pytest
 import torch
 from transformers import LlamaConfig
 
@@ -42,3 +43,49 @@ def test_the_null_block_comes_on_top():
     assert cache.null_slot == 10
     assert cache.keys[0].shape == (12, 3, 4)
     assert cache.num_bytes == 12 * KVShape(2, 3, 4).bytes_per_token(2)
+
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+BLOCK_SIZES = [1, 4, 8, 16, 32, 64, 128]
+
+
+def filled(block_size, dtype, num_blocks=6):
+    """A cache of random content, the null block excepted."""
+    cache = PagedKVCache(KVShape(2, 3, 4), num_blocks, block_size, dtype, CPU)
+    for tensor in (*cache.keys, *cache.values):
+        tensor[: cache.null_slot] = torch.randn(cache.null_slot, 3, 4).to(dtype)
+    return cache
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("block_size", BLOCK_SIZES)
+def test_blocks_move_to_host_and_back_exactly(block_size, dtype):
+    cache = filled(block_size, dtype)
+    before = [part.clone() for part in cache.by_block()]
+    content = cache.read_blocks([4, 0])
+    for tensor in (*cache.keys, *cache.values):
+        tensor.fill_(float("nan"))  # what was read must not depend on the cache any more
+    cache.write_blocks([1, 2], content)
+    for part, old in zip(cache.by_block(), before, strict=True):
+        assert torch.equal(part[[1, 2]], old[[4, 0]])
+        assert part[[0, 3, 4, 5]].isnan().all()
+
+
+@pytest.mark.parametrize("block_size", BLOCK_SIZES)
+def test_blocks_are_copied_in_order_and_others_left_alone(block_size):
+    cache = filled(block_size, torch.float32)
+    before = [part.clone() for part in cache.by_block()]
+    cache.copy_blocks([(0, 3), (5, 0), (0, 4)])  # a copy of a copy is the copied content
+    for part, old in zip(cache.by_block(), before, strict=True):
+        assert torch.equal(part[:6], old[[5, 1, 2, 0, 5, 5]])
+        assert part[6].count_nonzero() == 0
+
+
+def test_read_takes_slots_of_any_shape_and_slices_in_place():
+    cache = filled(4, torch.float32)
+    keys, values = cache.read(1, torch.tensor([[3, 7], [0, 9]]))
+    assert keys.shape == values.shape == (2, 2, 3, 4)
+    assert torch.equal(keys[1, 1], cache.keys[1][9])
+    keys, values = cache.read(0, slice(2, 6))
+    assert torch.equal(values, cache.values[0][2:6])
+    assert keys.data_ptr() == cache.keys[0][2].data_ptr()
