@@ -83,7 +83,7 @@ class Cells:
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
-            textfont={"color": "#FFFFFF", "size": 11},
+            textfont={"color": [NEUTRAL if p else "#FFFFFF" for p in self.pattern], "size": 11},
             constraintext="none",
             hovertext=self.hover,
             hoverinfo="text",
@@ -127,11 +127,12 @@ def _owned_cell(
     )
     label = f"{len(owners)}x" if shared else _short(view.request_id, names)
     share = CELL * filled / step.block_size
+    wide = share >= CELL / 2  # the label stands where there is more room
     if share:
-        cells.add(column, share, row, colour, hover, text=label)
+        cells.add(column, share, row, colour, hover, text=label if wide else "")
     if share < CELL:
-        pale = translucent(colour, 0.22)
-        cells.add(column + share, CELL - share, row, pale, hover, pattern=WASTE.pattern)
+        pale, text = translucent(colour, 0.22), "" if wide else label
+        cells.add(column + share, CELL - share, row, pale, hover, text, pattern=WASTE.pattern)
 
 
 def table_cells(step: StepSnapshot, names: dict[str, int]) -> Cells:

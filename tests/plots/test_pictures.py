@@ -81,7 +81,13 @@ def test_map_cells_show_every_used_block_once(trace):
     step = max(trace, key=lambda s: s.num_blocks_used)
     names = {name: i for i, name in enumerate(request_order(list(trace)))}
     cells = map_cells(step, names, len(step.block_refs))
-    written = sum(x for x, text in zip(cells.x, cells.text, strict=True) if text)
+    written = sum(
+        x
+        for x, hover, pattern in zip(cells.x, cells.hover, cells.pattern, strict=True)
+        if "slots written" in hover and not pattern
+    )
+    labels = [text for text in cells.text if text]
+    assert len(labels) == step.num_blocks_used  # each used block carries its owner's number
     slots = sum(view.num_computed_tokens for view in step.running)
     assert written == pytest.approx(0.92 * slots / step.block_size, rel=1e-3)
     hatched = [p for p in cells.pattern if p == theme.WASTE.pattern]
