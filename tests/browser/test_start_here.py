@@ -66,6 +66,18 @@ def press_command_keys(notebook: NotebookPage) -> None:
         notebook.page.keyboard.press(key)
 
 
+def step_back(notebook: NotebookPage) -> None:
+    """Move the first slider by one stop with the arrow key."""
+    slider = notebook.page.locator(".js-plotly-plot .slider-group").first
+    stop = int(slider.get_attribute("aria-valuenow"))
+    slider.focus()
+    notebook.page.keyboard.press("ArrowLeft")
+    notebook.page.wait_for_function(
+        "(stop) => document.querySelector('.js-plotly-plot .slider-group').ariaValueNow == stop",
+        arg=str(stop - 1),
+    )
+
+
 def kept(lab, section: str) -> dict:
     path = lab.home / "progress.json"
     return json.loads(path.read_text())["sections"].get(section, {}) if path.exists() else {}
@@ -86,6 +98,7 @@ def test_chapter_00(lab, page):
     answer_quizzes(notebook)
     page.locator(".lsl-guess :is(input, button)").first.focus()
     press_command_keys(notebook)
+    step_back(notebook)
     assert notebook.num_cells == before
     notebook.narrow()
     assert notebook.blank_figures() == []
