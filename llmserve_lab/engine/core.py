@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llmserve_lab.engine.detokenizer import Detokenizer, NoText
+from llmserve_lab.engine.doorbell import Doorbell
 from llmserve_lab.engine.outputs import TokenEvent
 from llmserve_lab.engine.recorder import Recorder, view
 from llmserve_lab.engine.request import Request, Status
@@ -15,6 +16,7 @@ from llmserve_lab.engine.sampler import Sampler
 from llmserve_lab.engine.scheduler import Scheduled, Scheduler
 from llmserve_lab.engine.trace import RequestView
 from llmserve_lab.engine.validate import validate
+from llmserve_lab.engine.watchdog import Watchdog
 
 Clock = Callable[[], float]
 
@@ -32,10 +34,13 @@ class Engine:
         max_model_len: int,
         clock: Clock,
         recorder: Recorder | None = None,
+        doorbell: Doorbell | None = None,
     ) -> None:
         self.runner, self.scheduler, self.sampler = runner, scheduler, sampler
         self.tokenizer, self.max_model_len = tokenizer, max_model_len
         self.clock, self.recorder = clock, recorder
+        self.doorbell = Doorbell() if doorbell is None else doorbell
+        self.watchdog = Watchdog()
         self.requests: dict[str, Request] = {}  # unfinished ones
         self.detokenizers: dict[str, Detokenizer | NoText] = {}
         self._to_abort: deque[str] = deque()
@@ -50,6 +55,8 @@ class Engine:
         self.detokenizers[request.request_id] = self._detokenizer(request)
         self.scheduler.add(request)
         self.requests[request.request_id] = request
+        self.watchdog.reset()
+        self.doorbell.ring()
 
     def _detokenizer(self, request: Request) -> Detokenizer | NoText:
         if self.tokenizer is None:
@@ -61,13 +68,15 @@ class Engine:
         a request may end at any time. May be called from any thread."""
         if request_id in self.requests:
             self._to_abort.append(request_id)
+            self.doorbell.ring()
 
     @property
     def has_work(self) -> bool:
         return bool(self.requests)
 
     def step(self) -> list[TokenEvent]:
-        """Run one step; returns its tokens, and the end of each aborted request.
+        """Run one step; returns its tokens, and the end of each aborted request. Where the
+        scheduler waits for more requests, the step waits as long, or until one comes.
 
         Raises:
             SchedulerError: the scheduler broke a rule. Nothing was computed.
@@ -90,6 +99,10 @@ class Engine:
         began = self.clock()
         batch = self.scheduler.schedule()
         validate(batch, self.scheduler, self.requests)
+        self.watchdog.note(batch, self.requests)
+        if not batch and self.scheduler.wake_at is not None:
+            self.doorbell.wait(self.scheduler.wake_at - began)
+            return []
         for item in batch:
             if item.request.first_scheduled is None:
                 item.request.first_scheduled = began
@@ -143,6 +156,7 @@ class Engine:
         self.sampler.forget(request)
         self.detokenizers.pop(request.request_id, None)
         self.requests.pop(request.request_id, None)
+        self.watchdog.reset()
         return seen
 
     def _carry_out_aborts(self) -> None:

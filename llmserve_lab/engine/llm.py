@@ -78,10 +78,12 @@ class LLM:
         )  # fmt: skip
         self.pool = BlockPool(self.capacity.num_blocks, block_size, enable_prefix_caching)
         self.scheduler = Scheduler() if scheduler is None else require_scheduler(scheduler)
-        self.scheduler.bind(self.pool, Limits(max_num_seqs, max_num_batched_tokens))
+        runner = self._runner(block_size, attention_backend)
+        limits = Limits(max_num_seqs, max_num_batched_tokens, self.capacity.max_model_len)
+        self.scheduler.bind(self.pool, limits, clock, runner.cache)
         self._recorder = Recorder() if trace else None
         self._engine = Engine(
-            self._runner(block_size, attention_backend), self.scheduler,
+            runner, self.scheduler,
             Sampler(self._eos_token_ids()), self.tokenizer, self.capacity.max_model_len,
             clock, self._recorder,
         )  # fmt: skip

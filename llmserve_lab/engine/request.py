@@ -27,9 +27,11 @@ class Request:
     prompt_token_ids: list[int]
     params: SamplingParams
     arrival: float = 0.0  # set when it is queued
-    priority: int = 0
+    priority: int = 0  # smaller is more urgent
+    number: int = 0  # in the order of arrival, where a scheduler needs one
     token_ids: list[int] = field(init=False)
     num_computed_tokens: int = 0
+    num_reached_tokens: int = 0  # the most that were ever computed: a preemption loses them
     block_table: list[int] = field(default_factory=list)
     prefixes: list[Prefix] = field(default_factory=list)  # of the full, computed blocks
     status: Status = Status.WAITING

@@ -6,23 +6,31 @@ one.
 
 from __future__ import annotations
 
-from collections import deque
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from llmserve_lab.engine.checks import require_count
+from llmserve_lab.engine.preemption import BlockStore, Recompute
 from llmserve_lab.engine.request import Request, Status
+from llmserve_lab.engine.request_queue import RequestQueue
 from llmserve_lab.kv_cache import BlockPool
+
+MAX_PREEMPTIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a step may hold: sequences, and tokens over all of them."""
+    """What a step may hold: sequences, and tokens over all of them; and what a request may."""
 
     max_num_seqs: int
     max_num_batched_tokens: int
+    max_model_len: int = sys.maxsize  # tokens of prompt and output
 
 
-@dataclass(frozen=True, slots=True)
-class Scheduled:
+class Scheduled(NamedTuple):
     """`num_tokens` tokens of `request`, from position `start` on, run in this step."""
 
     request: Request
@@ -39,23 +47,47 @@ class Scheduler:
     """First come, first served, with continuous batching, chunked prefill and preemption.
 
     Running requests come first, then waiting ones as long as tokens, sequences and blocks last.
-    When a running request finds no block, the one that came last gives up its blocks and is
-    computed again later (preemption by recompute, PagedAttention, section 4.5).
+    When a running request finds no block, the one that came last gives up its blocks and goes back
+    to the head of the queue. `preemption` says what becomes of its keys and values.
+
+    Progress is guaranteed: the oldest running request is never preempted for another, and one that
+    gave way `max_preemptions` times starts again only with every block that it can ever need (0:
+    every request starts that way, and none is ever preempted).
 
     Subclass it and override `schedule` to try a policy: `LLM(..., scheduler=MyScheduler())`.
     """
 
     pool: BlockPool
     limits: Limits
+    clock: Callable[[], float]
+    honours_priority = False  # whether Request.priority has a meaning here
+    wake_at: float | None = None
+    """Set with an empty step: when, on `clock`, there is something to run without a new request.
+    The engine waits until then, or until a request or an abort arrives."""
 
-    def __init__(self) -> None:
-        self.waiting: deque[Request] = deque()
+    def __init__(
+        self, preemption: Recompute | None = None, max_preemptions: int = MAX_PREEMPTIONS
+    ) -> None:
+        require_count("max_preemptions", max_preemptions, at_least=0)
+        self.preemption = Recompute() if preemption is None else preemption
+        self.max_preemptions = max_preemptions
+        self.waiting = RequestQueue()
         self.running: list[Request] = []
         self.preempted: list[Request] = []  # in the latest step
 
-    def bind(self, pool: BlockPool, limits: Limits) -> None:
-        """Called once by the engine, before any request."""
-        self.pool, self.limits = pool, limits
+    def bind(
+        self,
+        pool: BlockPool,
+        limits: Limits,
+        clock: Callable[[], float] = time.perf_counter,
+        store: BlockStore | None = None,
+    ) -> None:
+        """Called once by the engine, before any request. clock: the engine's, in seconds. store:
+        where blocks can be read and written, for a preemption that keeps them."""
+        if hasattr(self, "pool"):
+            raise ValueError("This scheduler serves another engine: make a new one for this one.")
+        self.preemption.bind(pool, store)
+        self.pool, self.limits, self.clock = pool, limits, clock
 
     def add(self, request: Request) -> None:
         """Queue a request."""
@@ -68,6 +100,7 @@ class Scheduler:
         if request in self.waiting:
             self.waiting.remove(request)
         self._release(request)
+        self.preemption.forget(request)
         request.status = Status.FINISHED
 
     @property
@@ -84,9 +117,10 @@ class Scheduler:
 
     def commit(self, batch: list[Scheduled]) -> None:
         """Note that the batch's tokens are computed: full blocks can be shared from now on."""
-        for item in batch:
-            item.request.num_computed_tokens = item.start + item.num_tokens
-            self._publish_full_blocks(item.request)
+        for request, start, num_tokens in batch:
+            request.num_computed_tokens = start + num_tokens
+            if self.pool.enable_prefix_caching:
+                self._publish_full_blocks(request)
 
     def _schedule_running(self) -> list[Scheduled]:
         batch: list[Scheduled] = []
@@ -95,32 +129,44 @@ class Scheduler:
         while index < len(self.running) and budget > 0:
             request = self.running[index]
             count = min(request.num_uncomputed_tokens, budget)
-            if not self._make_room(request, count):
-                break  # it was the last one, and gave up its own blocks
-            batch.append(Scheduled(request, request.num_computed_tokens, count))
-            budget -= count
-            index += 1
+            if self._make_room(request, count):
+                batch.append(Scheduled(request, request.num_computed_tokens, count))
+                budget -= count
+                index += 1
         return batch
 
     def _make_room(self, request: Request, count: int) -> bool:
-        """Allocate blocks for `count` more tokens; preempt the latest while there are too few."""
-        while not self._grow(request, count):
-            victim = self.running[-1]
+        """Allocate blocks for `count` more tokens; preempt others while there are too few. False
+        if `request` itself had to go."""
+        while not self._grow(request, request.num_computed_tokens + count):
+            victim = self._victim(request)
             self._preempt(victim)
             if victim is request:
                 return False
         return True
 
-    def _grow(self, request: Request, count: int) -> bool:
-        wanted = self.pool.blocks_for(request.num_computed_tokens + count)
-        missing = wanted - len(request.block_table)
-        if missing > self.pool.num_free:
-            return False
-        request.block_table += self.pool.allocate(max(0, missing))
+    def _grow(self, request: Request, num_tokens: int) -> bool:
+        """Give a request blocks for its first `num_tokens` tokens, or none if too few are free."""
+        missing = self.pool.blocks_for(num_tokens) - len(request.block_table)
+        if missing > 0:
+            if missing > self.pool.num_free:
+                return False
+            request.block_table += self.pool.allocate(missing)
         return True
+
+    def _victim(self, request: Request) -> Request:
+        """The latest running request that was not preempted too often; `request` at the latest."""
+        for candidate in reversed(self.running):
+            if candidate is request or not self._must_finish(candidate):
+                return candidate
+        return request
+
+    def _must_finish(self, request: Request) -> bool:
+        return request.num_preemptions >= self.max_preemptions
 
     def _preempt(self, request: Request) -> None:
         self.running.remove(request)
+        self.preemption.save(request)
         self._release(request)
         request.num_computed_tokens = 0
         request.num_preemptions += 1
@@ -132,32 +178,61 @@ class Scheduler:
         budget = self.limits.max_num_batched_tokens - sum(item.num_tokens for item in batch)
         while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
             request = self.waiting[0]
-            self._reuse_prefix(request)
-            count = min(request.num_uncomputed_tokens, budget)
-            if not self._grow(request, count):
-                self._release(request)
-                request.num_computed_tokens = 0
+            if not self._place(request):
                 break
             self.waiting.popleft()
-            request.status = Status.RUNNING
-            request.num_hit_tokens = request.num_computed_tokens
-            self.running.append(request)
+            count = min(request.num_uncomputed_tokens, budget)
+            self._grow(request, request.num_computed_tokens + count)
+            self._enter(request)
             batch.append(Scheduled(request, request.num_computed_tokens, count))
             budget -= count
+
+    def _enter(self, request: Request) -> None:
+        """Let an admitted request run."""
+        request.status = Status.RUNNING
+        self.running.append(request)
+
+    def _place(self, request: Request) -> bool:
+        """Give a waiting request the blocks of what is computed already, if all that it has to
+        compute would fit as well; else nothing."""
+        saved = self.preemption.saved_tokens(request)
+        if not saved:
+            self._reuse_prefix(request)
+        if not self._fits(request):
+            self._release(request)
+            request.num_computed_tokens = 0
+            return False
+        if self._must_finish(request):
+            self._grow(request, self._final_tokens(request))
+        if saved:
+            self._grow(request, saved)
+            self.preemption.restore(request)
+        return True
+
+    def _fits(self, request: Request) -> bool:
+        """Whether blocks are free for all known tokens, so that no half-read prompt is preempted
+        by the next one; for all that can ever come where the request must finish."""
+        known = len(request.token_ids)
+        wanted = self._final_tokens(request) if self._must_finish(request) else known
+        return self.pool.blocks_for(wanted) - len(request.block_table) <= self.pool.num_free
+
+    def _final_tokens(self, request: Request) -> int:
+        """The most tokens that a request can come to."""
+        longest = request.num_prompt_tokens + request.params.max_tokens
+        capacity = self.pool.num_blocks * self.pool.block_size
+        return min(longest, self.limits.max_model_len, capacity)
 
     def _reuse_prefix(self, request: Request) -> None:
         blocks, prefixes = self.pool.match(request.token_ids)
         self.pool.share(blocks)
         request.block_table, request.prefixes = blocks, prefixes
-        request.num_computed_tokens = len(blocks) * self.pool.block_size
+        request.num_computed_tokens = request.num_hit_tokens = len(blocks) * self.pool.block_size
 
     def _release(self, request: Request) -> None:
         self.pool.release(request.block_table)
         request.block_table, request.prefixes = [], []
 
     def _publish_full_blocks(self, request: Request) -> None:
-        if not self.pool.enable_prefix_caching:
-            return
         size = self.pool.block_size
         for index in range(len(request.prefixes), request.num_computed_tokens // size):
             tokens = request.token_ids[index * size : (index + 1) * size]

@@ -31,7 +31,7 @@ def validate(batch: list[Scheduled], scheduler: Scheduler, requests: dict[str, R
     """
     if not isinstance(batch, list) or not all(isinstance(item, Scheduled) for item in batch):
         raise SchedulerError(f"schedule() must return a list of Scheduled, not {batch!r:.80}.")
-    if not batch and not scheduler.preempted:
+    if not batch and not scheduler.preempted and scheduler.wake_at is None:
         names = ", ".join(list(requests)[:3])
         raise SchedulerError(f"The scheduler chose nothing while requests wait ({names}).")
     limits = scheduler.limits

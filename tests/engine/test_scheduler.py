@@ -1,70 +1,30 @@
-"""Scheduler and block pool without a model: random operations, checked after each."""
+"""Schedulers and block pool without a model: random operations, checked after each."""
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from llmserve_lab.engine.core import Engine
+from llmserve_lab.engine.preemption import SwapToHost
+from llmserve_lab.engine.priority import PriorityScheduler
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.engine.scheduler import Limits, Scheduler
+from llmserve_lab.engine.static_scheduler import StaticBatchingScheduler
 from llmserve_lab.engine.validate import validate
-from llmserve_lab.kv_cache import BlockPool
-
-VOCABULARY = 5  # so small that prefixes often coincide
-END = 0
-LONGEST = 12  # tokens of a prompt, and of an output
-
-
-class Counter:
-    """Stands for the model: the next token is a function of all tokens so far."""
-
-    def run(self, batch):
-        return [item.request for item in batch if item.samples]
-
-    def sample(self, logits, requests):
-        assert logits == requests
-        return [next_token(request.token_ids) for request in requests]
-
-    def forget(self, request):
-        pass
-
-    eos_token_ids = frozenset([END])
-
-
-class Letters:
-    def decode(self, ids, skip_special_tokens):
-        return "".join(chr(ord("a") + token) for token in ids)
-
-
-def next_token(tokens):
-    return (7 * sum(tokens) + 3 * len(tokens)) % VOCABULARY
-
-
-def expected_output(prompt, max_tokens, longest):
-    tokens = list(prompt)
-    while len(tokens) < min(len(prompt) + max_tokens, longest):
-        tokens.append(next_token(tokens))
-        if tokens[-1] == END:
-            break
-    return tokens[len(prompt) :]
-
-
-def build(num_blocks, block_size, limits, prefix_caching, scheduler=None):
-    pool = BlockPool(num_blocks, block_size, prefix_caching)
-    scheduler = scheduler or Scheduler()
-    scheduler.bind(pool, limits)
-    model = Counter()
-    return Engine(model, scheduler, model, Letters(), num_blocks * block_size, lambda: 0.0)
+from tests.engine.counting_model import LONGEST, VOCABULARY, build, expected_output
 
 
 class SchedulerMachine(RuleBasedStateMachine):
     """Adds, steps and aborts in any order; every step is checked, every output is the right one."""
 
+    @staticmethod
+    def scheduler(limits):
+        return Scheduler()
+
     def __init__(self):
         super().__init__()
-        self.engine, self.requests, self.idle_steps = None, {}, 0
+        self.engine, self.requests = None, {}
 
     @precondition(lambda self: self.engine is None)
     @rule(
@@ -76,19 +36,24 @@ class SchedulerMachine(RuleBasedStateMachine):
     )
     def start(self, block_size, num_blocks, budget, max_num_seqs, prefix_caching):
         limits = Limits(max_num_seqs, budget)
-        self.engine = build(num_blocks, block_size, limits, prefix_caching)
+        scheduler = self.scheduler(limits)
+        self.engine = build(num_blocks, block_size, limits, prefix_caching, scheduler)
         self.longest = num_blocks * block_size
 
     @precondition(lambda self: self.engine is not None)
     @rule(
         prompt=st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=LONGEST),
         max_tokens=st.integers(1, LONGEST),
+        priority=st.integers(-1, 1),
+        delay=st.sampled_from([0.0, 0.4, 1.0]),
     )
-    def add(self, prompt, max_tokens):
+    def add(self, prompt, max_tokens, priority, delay):
         prompt = prompt[: self.longest - 1] or [1]
         if len(prompt) >= self.longest:
             return
-        request = Request(f"{len(self.requests)}", prompt, SamplingParams(max_tokens=max_tokens))
+        self.engine.clock.now += delay
+        params = SamplingParams(max_tokens=max_tokens)
+        request = Request(f"{len(self.requests)}", prompt, params, priority=priority)
         self.requests[request.request_id] = request
         self.engine.add(request)
 
@@ -111,7 +76,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert event.finish_reason == "abort"
 
     def _computed(self):
-        return [(r.num_computed_tokens, r.num_preemptions) for r in self.engine.requests.values()]
+        requests = self.engine.requests.values()
+        return self.engine.clock(), [(r.num_computed_tokens, r.num_preemptions) for r in requests]
 
     @invariant()
     def blocks_add_up(self):
@@ -130,6 +96,27 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert len(request.block_table) >= pool.blocks_for(request.num_computed_tokens)
 
     @invariant()
+    def every_request_is_in_one_place(self):
+        if self.engine is None:
+            return
+        scheduler = self.engine.scheduler
+        placed = [r.request_id for r in (*scheduler.waiting, *scheduler.running)]
+        assert sorted(placed) == sorted(self.engine.requests)
+
+    @invariant()
+    def nobody_gives_way_without_end(self):
+        for request in self.requests.values():
+            assert request.num_preemptions <= self.engine.scheduler.max_preemptions
+
+    @invariant()
+    def host_memory_is_bounded_and_of_live_requests(self):
+        preemption = self.engine.scheduler.preemption if self.engine else None
+        if isinstance(preemption, SwapToHost):
+            assert preemption.num_used <= preemption.num_blocks
+            waiting = {r.request_id for r in self.engine.scheduler.waiting}
+            assert set(preemption._saved) <= waiting
+
+    @invariant()
     def outputs_are_right(self):
         for request in self.requests.values():
             wanted = expected_output(
@@ -143,8 +130,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     def teardown(self):
         if self.engine is None:
             return
-        # The oldest running request moves on in every step, so this many steps are enough.
-        bound = sum(len(r.prompt_token_ids) + r.params.max_tokens for r in self.requests.values())
+        # Each step brings a request on, waits, or computes again what one of few preemptions lost.
+        tokens = sum(len(r.prompt_token_ids) + r.params.max_tokens for r in self.requests.values())
+        bound = tokens * (1 + self.engine.scheduler.max_preemptions) + len(self.requests)
         for _ in range(bound):
             if not self.engine.has_work:
                 break
@@ -156,12 +144,31 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert all(request.finish_reason for request in self.requests.values())
 
 
-TestSchedulerMachine = SchedulerMachine.TestCase
-TestSchedulerMachine.settings = settings(
-    max_examples=120,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
+def machine(make_scheduler, examples=60):
+    """The machine's test case for one kind of scheduler."""
+    kind = type("Machine", (SchedulerMachine,), {"scheduler": staticmethod(make_scheduler)})
+    kind.TestCase.settings = settings(
+        max_examples=examples,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    return kind.TestCase
+
+
+TestFirstComeFirstServed = machine(lambda limits: Scheduler())
+TestNeverPreempted = machine(lambda limits: Scheduler(max_preemptions=0), examples=30)
+TestPreemptedOnce = machine(lambda limits: Scheduler(max_preemptions=1), examples=30)
+TestSwapped = machine(lambda limits: Scheduler(SwapToHost(num_blocks=100)))
+TestSwappedIfThereIsRoom = machine(lambda limits: Scheduler(SwapToHost(num_blocks=2)), examples=30)
+TestByPriority = machine(lambda limits: PriorityScheduler(aging=1.0))
+TestByPriorityAlone = machine(
+    lambda limits: PriorityScheduler(None, SwapToHost(num_blocks=4), max_preemptions=2), examples=30
+)
+TestStaticBatches = machine(
+    lambda limits: StaticBatchingScheduler(
+        min(limits.max_num_seqs, limits.max_num_batched_tokens), max_wait=0.5
+    )
 )
 
 

@@ -1,0 +1,91 @@
+"""An engine over real schedulers and pools whose model only counts: fast, exact, no tensors."""
+
+from llmserve_lab.engine.core import Engine
+from llmserve_lab.engine.scheduler import Scheduler
+from llmserve_lab.kv_cache import BlockPool
+
+VOCABULARY = 5  # so small that prefixes often coincide
+END = 0
+LONGEST = 12  # tokens of a prompt, and of an output
+
+
+class Counter:
+    """Stands for the model and its KV cache: the next token is a function of all tokens so far, as
+    they lie in the blocks. Whoever loses or overwrites a block changes the text."""
+
+    def __init__(self, num_blocks, block_size):
+        self.blocks = [[None] * block_size for _ in range(num_blocks)]
+        self.block_size = block_size
+
+    def run(self, batch):
+        for item in batch:
+            for position in range(item.start, item.start + item.num_tokens):
+                block = item.request.block_table[position // self.block_size]
+                token = item.request.token_ids[position]
+                self.blocks[block][position % self.block_size] = token
+        return [self._stored(item) for item in batch if item.samples]
+
+    def _stored(self, item):
+        tokens = [token for block in item.request.block_table for token in self.blocks[block]]
+        return tokens[: item.start + item.num_tokens]
+
+    def sample(self, logits, requests):
+        assert len(logits) == len(requests)
+        return [next_token(tokens) for tokens in logits]
+
+    def forget(self, request):
+        pass
+
+    def read_blocks(self, blocks):
+        return [list(self.blocks[block]) for block in blocks]
+
+    def write_blocks(self, blocks, content):
+        for block, tokens in zip(blocks, content, strict=True):
+            self.blocks[block] = list(tokens)
+
+    eos_token_ids = frozenset([END])
+
+
+class Letters:
+    def decode(self, ids, skip_special_tokens):
+        return "".join(chr(ord("a") + token) for token in ids)
+
+
+def next_token(tokens):
+    return (7 * sum(tokens) + 3 * len(tokens)) % VOCABULARY
+
+
+def expected_output(prompt, max_tokens, longest):
+    tokens = list(prompt)
+    while len(tokens) < min(len(prompt) + max_tokens, longest):
+        tokens.append(next_token(tokens))
+        if tokens[-1] == END:
+            break
+    return tokens[len(prompt) :]
+
+
+class FakeClock:
+    """Stands still until somebody waits. It is the engine's doorbell as well."""
+
+    def __init__(self):
+        self.now, self.waits = 0.0, []
+
+    def __call__(self):
+        return self.now
+
+    def ring(self):
+        pass
+
+    def wait(self, seconds):
+        self.waits.append(seconds)
+        self.now += seconds
+
+
+def build(num_blocks, block_size, limits, prefix_caching=False, scheduler=None):
+    """An engine without tensors, over a clock that only waiting moves."""
+    pool, clock = BlockPool(num_blocks, block_size, prefix_caching), FakeClock()
+    model = Counter(num_blocks, block_size)
+    scheduler = scheduler or Scheduler()
+    scheduler.bind(pool, limits, clock, model)
+    longest = num_blocks * block_size
+    return Engine(model, scheduler, model, Letters(), longest, clock, doorbell=clock)
