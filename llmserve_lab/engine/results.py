@@ -53,11 +53,12 @@ class Results:
             text="".join(self._texts[request.request_id]),
             token_ids=tuple(request.output_token_ids),
             finish_reason=request.finish_reason,
-            metrics=_metrics(request),
+            metrics=metrics_of(request),
         )
 
 
-def _metrics(request: Request) -> RequestMetrics:
+def metrics_of(request: Request) -> RequestMetrics:
+    """What a request's user felt so far."""
     return RequestMetrics(
         arrival=request.arrival,
         first_scheduled=request.first_scheduled,

@@ -1,0 +1,129 @@
+"""The roofline by hand, tensor parallelism, experts, and what does not fit."""
+
+from dataclasses import replace
+
+import pytest
+
+from llmserve_lab.kv_cache import KVShape
+from llmserve_lab.simulate import (
+    GPUS,
+    Constant,
+    Deployment,
+    Gpu,
+    ModelSize,
+    Poisson,
+    Simulator,
+    StepLoad,
+    Workload,
+    decode_estimate,
+)
+
+SEVENTY, H100 = ModelSize.llama3_70b(), GPUS["H100"]
+# 100 parameters of 2 bytes, 4 heads of 2 and 2 KV heads in 1 layer: 16 bytes of KV per token.
+TINY = ModelSize("tiny", 100, 8, KVShape(1, 2, 2))
+# 10 bytes/s, 1000 operations/s, 2 GiB
+SLOW = Gpu("slow", 2, 10.0, 1000.0, "a test", link=8.0)
+
+
+def test_each_part_is_bound_by_memory_or_by_arithmetic():
+    one = Deployment(TINY, SLOW, overhead=0.5).parts(StepLoad.decode(1, context=10))
+    assert one.linear == 200 / 10  # all weights, against 200 operations
+    assert one.attention == 160 / 10  # KV of 10 tokens, against 2 products of 2 x 8 x 10
+    assert (one.overhead, one.communication) == (0.5, 0.0)
+    assert one.seconds == 0.5 + 20 + 16
+    prompt = Deployment(TINY, SLOW).parts(StepLoad.prefill(1000))
+    assert prompt.linear == 2 * 100 * 1000 / 1000  # arithmetic now
+    assert prompt.attention == pytest.approx(max(16 * 1000 / 10, 2 * 2 * 8 * 500_500 / 1000))
+
+
+def test_shares_slow_the_part_that_they_bound():
+    load = StepLoad.decode(1, context=10)
+    half = Deployment(TINY, SLOW, bandwidth_share=0.5).seconds(load)
+    assert half == 2 * Deployment(TINY, SLOW).seconds(load)
+    assert Deployment(TINY, SLOW, flops_share=0.5).seconds(load) == 36.0
+
+
+def test_a_step_is_no_faster_than_the_floor_by_formula():
+    for name in ("T4", "A100", "B200"):
+        for batch_size, context in ((1, 128), (64, 4096), (1024, 16)):
+            model, gpu = ModelSize.llama3_8b(), GPUS[name]
+            gpu = replace(gpu, memory_gib=1000.0)
+            floor = decode_estimate(model, gpu, batch_size, context).seconds
+            ours = Deployment(model, gpu).seconds(StepLoad.decode(batch_size, context))
+            assert floor <= ours <= 2 * floor  # each part is bound alone
+
+
+def test_tensor_parallel_divides_the_work_and_adds_all_reduces():
+    load = StepLoad.decode(3, context=10)
+    one, two = (Deployment(TINY, SLOW, tp, all_reduce_latency=0.25).parts(load) for tp in (1, 2))
+    assert two.linear == one.linear / 2
+    assert two.attention == one.attention / 2
+    # Two all-reduces per layer of 3 tokens x 8 values x 2 bytes; of each byte half is sent twice.
+    assert two.communication == 2 * (48 / 8.0 + 0.25)
+
+
+def test_gpus_beyond_the_kv_heads_hold_copies():
+    load, four = StepLoad.decode(1, 10), Deployment(TINY, SLOW, 4)
+    assert four.parts(load).attention == Deployment(TINY, SLOW, 2).parts(load).attention
+    assert four.num_blocks(1) == int(four.kv_budget / 32)
+
+
+def test_a_70b_model_on_8_gpus_is_an_ordinary_input():
+    eight = Deployment(SEVENTY, H100, tensor_parallel=8)
+    result = Simulator(eight).run(Workload.draw(20, Constant(500), Constant(50), Poisson(5.0)))
+    assert len(result.finished) == 20
+    # Each of 8 GPUs reads an eighth of 141 GB at 3.35 TB/s: TPOT cannot be below 5.3 ms.
+    assert result.percentile("tpot", 0) > 70.55e9 * 2 / 8 / 3350e9
+    assert result.percentile("tpot", 0) < 3 * 70.55e9 * 2 / 8 / 3350e9
+    assert eight.num_blocks(16) == pytest.approx(
+        (8 * 72 * 2**30 - 141.1e9) / 327_680 / 16, rel=1e-3
+    )
+
+
+def test_weights_that_do_not_fit_are_refused_in_one_sentence():
+    with pytest.raises(ValueError, match=r"70B needs 131\.4 GiB .* 1 x H100 offers 72\.0") as error:
+        Deployment(SEVENTY, H100)
+    assert "raise tensor_parallel" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert Deployment(replace(SEVENTY, bytes_per_value=0.5), H100).num_blocks(16) > 0
+
+
+def test_int4_weights_are_read_in_a_quarter_of_the_time():
+    load, int4 = StepLoad.decode(1, 10), replace(TINY, bytes_per_value=0.5, bytes_per_kv=2)
+    full, small = Deployment(TINY, SLOW).parts(load), Deployment(int4, SLOW).parts(load)
+    assert small.linear == full.linear / 4
+    assert small.attention == full.attention
+
+
+def test_experts_that_no_token_chose_are_not_read():
+    mixtral = ModelSize.mixtral_8x7b()
+    assert mixtral.active_parameters == 12_879_925_248
+    assert mixtral.read_bytes(1) == 2 * mixtral.active_parameters
+    assert mixtral.read_bytes(1) < mixtral.read_bytes(4) < mixtral.read_bytes(400)
+    assert mixtral.read_bytes(400) == pytest.approx(mixtral.weight_bytes)
+    a100 = Deployment(mixtral, GPUS["A100"], 2)
+    assert a100.parts(StepLoad.prefill(2048)).linear == pytest.approx(
+        2 * 12_879_925_248 * 2048 / 312e12 / 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tensor_parallel": 0}, "tensor_parallel must be at least 1"),
+        ({"tensor_parallel": 3}, "4 attention heads, which tensor_parallel=3 does not divide"),
+        ({"bandwidth_share": 0.0}, "bandwidth_share must be above 0"),
+        ({"flops_share": 1.5}, "flops_share must be a finite number from 0 to 1"),
+        ({"overhead": -1.0}, "overhead must be"),
+    ],
+)
+def test_bad_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Deployment(TINY, SLOW, **settings)
+
+
+def test_the_table_names_its_sources():
+    assert {"T4", "L4", "A10G", "RTX 4090", "A100", "H100", "H200", "B200"} == set(GPUS)
+    for gpu in GPUS.values():
+        assert "NVIDIA" in gpu.source
+        assert 1e9 < gpu.link < gpu.bandwidth < gpu.flops
