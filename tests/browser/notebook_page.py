@@ -118,5 +118,7 @@ class NotebookPage:
         return [w for w in widgets if w["height"] < 20 or "Error displaying widget" in w["text"]]
 
     def narrow(self) -> None:
-        self.page.set_viewport_size({"width": 800, "height": 900})
-        self.page.wait_for_timeout(1500)
+        """Resize the window twice: narrower, then taller only."""
+        for height in (900, 1200):
+            self.page.set_viewport_size({"width": 800, "height": height})
+            self.page.wait_for_timeout(1500)
