@@ -10,18 +10,28 @@ if TYPE_CHECKING:
     from llmserve_lab.doctor import doctor
     from llmserve_lab.engine.llm import LLM
     from llmserve_lab.engine.outputs import RequestOutput, TokenEvent
+    from llmserve_lab.engine.preemption import Recompute, SwapToHost
+    from llmserve_lab.engine.priority import PriorityScheduler
     from llmserve_lab.engine.sampling_params import SamplingParams
-    from llmserve_lab.engine.scheduler import Scheduler
+    from llmserve_lab.engine.scheduler import Scheduled, Scheduler
+    from llmserve_lab.engine.static_scheduler import StaticBatchingScheduler
     from llmserve_lab.engine.trace import Trace
+    from llmserve_lab.engine.validate import SchedulerError
     from llmserve_lab.models.load import load
 
 __version__ = "0.1.0"
 
 __all__ = [
     "LLM",
+    "PriorityScheduler",
+    "Recompute",
     "RequestOutput",
     "SamplingParams",
+    "Scheduled",
     "Scheduler",
+    "SchedulerError",
+    "StaticBatchingScheduler",
+    "SwapToHost",
     "TokenEvent",
     "Trace",
     "doctor",
@@ -32,9 +42,15 @@ export(
     __name__,
     {
         "LLM": "llmserve_lab.engine.llm",
+        "PriorityScheduler": "llmserve_lab.engine.priority",
+        "Recompute": "llmserve_lab.engine.preemption",
         "RequestOutput": "llmserve_lab.engine.outputs",
         "SamplingParams": "llmserve_lab.engine.sampling_params",
+        "Scheduled": "llmserve_lab.engine.scheduler",
         "Scheduler": "llmserve_lab.engine.scheduler",
+        "SchedulerError": "llmserve_lab.engine.validate",
+        "StaticBatchingScheduler": "llmserve_lab.engine.static_scheduler",
+        "SwapToHost": "llmserve_lab.engine.preemption",
         "TokenEvent": "llmserve_lab.engine.outputs",
         "Trace": "llmserve_lab.engine.trace",
         "doctor": "llmserve_lab.doctor",

@@ -60,7 +60,7 @@ def test_engine_arguments():
 
 @pytest.mark.parametrize("name", ["generate", "stream"])
 def test_calls(name):
-    assert list(defaults(getattr(LLM, name))) == ["prompts", "sampling_params"]
+    assert list(defaults(getattr(LLM, name))) == ["prompts", "sampling_params", "priority"]
     assert defaults(getattr(LLM, name))["sampling_params"] is None
 
 

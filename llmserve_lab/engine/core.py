@@ -41,6 +41,7 @@ class Engine:
         self.clock, self.recorder = clock, recorder
         self.doorbell = Doorbell() if doorbell is None else doorbell
         self.watchdog = Watchdog()
+        self._wake_at: float | None = None  # set by a step in which there was nothing to run yet
         self.requests: dict[str, Request] = {}  # unfinished ones
         self.detokenizers: dict[str, Detokenizer | NoText] = {}
         self._to_abort: deque[str] = deque()
@@ -75,8 +76,7 @@ class Engine:
         return bool(self.requests)
 
     def step(self) -> list[TokenEvent]:
-        """Run one step; returns its tokens, and the end of each aborted request. Where the
-        scheduler waits for more requests, the step waits as long, or until one comes.
+        """Run one step; returns its tokens, and the end of each aborted request.
 
         Raises:
             SchedulerError: the scheduler broke a rule. Nothing was computed.
@@ -85,6 +85,13 @@ class Engine:
         if self.requests:
             self._unreturned += self._compute()
         return self._take()
+
+    def wait(self) -> None:
+        """If the latest step ran nothing because the scheduler waits for more requests, wait as
+        long as it does, or until a request or an abort comes."""
+        wake_at, self._wake_at = self._wake_at, None
+        if wake_at is not None:
+            self.doorbell.wait(wake_at - self.clock())
 
     def abort_asked(self) -> list[TokenEvent]:
         """Carry out the aborts asked for so far; returns their last events."""
@@ -101,7 +108,7 @@ class Engine:
         validate(batch, self.scheduler, self.requests)
         self.watchdog.note(batch, self.requests)
         if not batch and self.scheduler.wake_at is not None:
-            self.doorbell.wait(self.scheduler.wake_at - began)
+            self._wake_at = self.scheduler.wake_at
             return []
         for item in batch:
             if item.request.first_scheduled is None:

@@ -12,6 +12,7 @@ from llmserve_lab.engine.capacity import Capacity
 from llmserve_lab.engine.checks import require_count
 from llmserve_lab.engine.core import Clock, Engine
 from llmserve_lab.engine.outputs import CompletionOutput, RequestOutput, TokenEvent
+from llmserve_lab.engine.priority import priority_per_prompt
 from llmserve_lab.engine.prompts import (
     Prompt,
     as_list,
@@ -115,13 +116,16 @@ class LLM:
         self,
         prompts: Any,
         sampling_params: SamplingParams | list[SamplingParams] | None = None,
+        *,
+        priority: int | list[int] | None = None,
     ) -> list[RequestOutput]:
         """Run all prompts to their end; results come in the prompts' order.
 
         prompts: a string, {"prompt_token_ids": [...]}, or a list of these. sampling_params: one
-        for all, or a list with one for each.
+        for all, or a list with one for each. priority: likewise, smaller is more urgent; for a
+        scheduler that honours it, such as `PriorityScheduler`.
         """
-        results = self._prepare(prompts, sampling_params)
+        results = self._prepare(prompts, sampling_params, priority)
         for _ in self._run(results):
             pass
         return results.outputs()
@@ -130,21 +134,25 @@ class LLM:
         self,
         prompts: Any,
         sampling_params: SamplingParams | list[SamplingParams] | None = None,
+        *,
+        priority: int | list[int] | None = None,
     ) -> Iterator[TokenEvent]:
         """Like `generate`, but yields every token as it comes. Closing the iterator aborts what is
         unfinished."""
-        return self._run(self._prepare(prompts, sampling_params))
+        return self._run(self._prepare(prompts, sampling_params, priority))
 
-    def add_request(self, prompt: Any, params: SamplingParams | None = None) -> list[str]:
+    def add_request(
+        self, prompt: Any, params: SamplingParams | None = None, *, priority: int | None = None
+    ) -> list[str]:
         """Queue one prompt for `step`; returns the ids of its `n` requests."""
-        results = self._prepare([prompt], params)
+        results = self._prepare([prompt], params, priority)
         self._queue(results)
         return list(results.requests)
 
     def step(self) -> list[TokenEvent]:
         """Run one step; returns what came of the requests that `add_request` queued. The tokens
         of an open `stream` run too, and go to that stream."""
-        self._deliver(self._engine.step())
+        self._advance()
         events, self._unclaimed = self._unclaimed, []
         return events
 
@@ -155,10 +163,11 @@ class LLM:
             if known == request_id or known.startswith(f"{request_id}."):
                 self._engine.abort(known)
 
-    def _prepare(self, prompts: Any, params: Any) -> Results:
+    def _prepare(self, prompts: Any, params: Any, priority: Any) -> Results:
         """Check everything before anything is queued: a bad prompt leaves nothing half-done."""
         listed = as_list(prompts)
         settings = params_per_prompt(params, len(listed))
+        priorities = priority_per_prompt(priority, len(listed), self.scheduler)
         vocabulary = self.model.config.get_text_config().vocab_size
         longest = self.max_model_len - 1
         read = [read_prompt(p, self.tokenizer, vocabulary, longest) for p in listed]
@@ -166,21 +175,22 @@ class LLM:
             check_stop_ids(setting, vocabulary)
             self.capacity.require_room(len(prompt.token_ids), setting.max_tokens)
         results = Results()
-        for prompt, setting in zip(read, settings, strict=True):
-            results.add(prompt, self._requests(prompt, setting))
+        for prompt, setting, urgency in zip(read, settings, priorities, strict=True):
+            results.add(prompt, self._requests(prompt, setting, urgency))
         return results
 
     def _queue(self, results: Results) -> None:
         for request in results.requests.values():
             self._engine.add(request)
 
-    def _requests(self, prompt: Prompt, params: SamplingParams) -> list[Request]:
+    def _requests(self, prompt: Prompt, params: SamplingParams, priority: int) -> list[Request]:
         number = next(self._ids)
         return [
             Request(
                 f"{number}" if params.n == 1 else f"{number}.{index}",
                 prompt.token_ids,
                 params.continuation(index),
+                priority=priority,
             )
             for index in range(params.n)
         ]
@@ -193,7 +203,7 @@ class LLM:
                 if results.inbox:
                     yield results.inbox.popleft()
                 else:
-                    self._deliver(self._engine.step())
+                    self._advance()
         finally:
             self._close(results)
 
@@ -203,6 +213,10 @@ class LLM:
         self._deliver(self._engine.abort_asked())
         for request_id in results.requests:
             del self._open[request_id]
+
+    def _advance(self) -> None:
+        self._engine.wait()
+        self._deliver(self._engine.step())
 
     def _deliver(self, events: list[TokenEvent]) -> None:
         """Give each event to the call that waits for it: several may be open at once."""

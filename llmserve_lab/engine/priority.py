@@ -7,8 +7,9 @@ import math
 from bisect import insort
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Any
 
-from llmserve_lab.engine.checks import require_number
+from llmserve_lab.engine.checks import require_count, require_number
 from llmserve_lab.engine.preemption import Recompute
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.request_queue import RequestQueue
@@ -17,6 +18,29 @@ from llmserve_lab.engine.scheduler import MAX_PREEMPTIONS, Scheduler
 Key = tuple[float, float, int]
 STALE_PER_LIVE = 2  # entries of the heap for each waiting request, above which it is rebuilt
 SECONDS_PER_LEVEL = 10.0
+LARGEST_PRIORITY = 2**31 - 1
+
+
+def priority_per_prompt(priority: Any, count: int, scheduler: Scheduler) -> list[int]:
+    """One priority for all prompts, or one for each; 0 if none was given.
+
+    Raises:
+        ValueError: another number of them, or a scheduler to which they mean nothing.
+        TypeError: not whole numbers.
+    """
+    if priority is None:
+        return [0] * count
+    if not scheduler.honours_priority:
+        raise ValueError(
+            f"{type(scheduler).__name__} ignores priority: use LLM(..., "
+            "scheduler=PriorityScheduler()), or set honours_priority = True in your own."
+        )
+    listed = list(priority) if isinstance(priority, (list, tuple)) else [priority] * count
+    if len(listed) != count:
+        raise ValueError(f"{count} prompts came with {len(listed)} priorities; give one each.")
+    for value in listed:
+        require_count("priority", value, at_least=-LARGEST_PRIORITY, at_most=LARGEST_PRIORITY)
+    return [int(value) for value in listed]
 
 
 class PriorityQueue(RequestQueue):

@@ -65,6 +65,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         for event in events:
             request = self.requests[event.request_id]
             assert request.token_ids[request.num_prompt_tokens + event.index] == event.token_id
+        self.engine.wait()
         assert events or self._computed() != before, "a step without any progress"
 
     @precondition(lambda self: self.engine is not None and self.engine.has_work)
