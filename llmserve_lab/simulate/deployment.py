@@ -83,6 +83,12 @@ class Deployment:
         """How long a step takes."""
         return self.parts(load).seconds
 
+    def copy_seconds(self, num_tokens: int) -> float:
+        """How long the KV of so many tokens takes to host memory, or back; each GPU copies its own
+        part over its own link."""
+        num_bytes = self.model.kv_bytes(num_tokens) * self._kv_copies / self.tensor_parallel
+        return num_bytes / self.gpu.host_link
+
     def parts(self, load: StepLoad) -> StepTime:
         """How long each part of a step takes."""
         model = self.model

@@ -26,4 +26,4 @@ def run_live(llm: LLM, workload: Workload, seed: int = 0) -> LoadResult:
         raise ValueError("The engine has requests under way; run a workload on an idle one.")
     vocabulary = llm.model.config.get_text_config().vocab_size
     prompts = RandomPrompts(vocabulary, seed)
-    return LoadRun(engine, WallClock(engine.clock), prompts).run(workload)
+    return LoadRun(engine, WallClock(engine.clock), prompts, workload).run()

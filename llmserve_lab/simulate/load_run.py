@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable
 
 from llmserve_lab.engine.core import Engine
+from llmserve_lab.engine.doorbell import Doorbell
 from llmserve_lab.engine.metrics import RequestMetrics
 from llmserve_lab.engine.outputs import TokenEvent
 from llmserve_lab.engine.request import Request
@@ -14,7 +16,20 @@ from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.simulate.clock import WaitingClock
 from llmserve_lab.simulate.load_result import LoadResult, Outcome
 from llmserve_lab.simulate.prompts import Prompts
-from llmserve_lab.simulate.workload import Ask, Feed, Workload
+from llmserve_lab.simulate.workload import Ask, Workload
+
+
+class Alarm(Doorbell):
+    """Ends a scheduler's waiting when the next thing happens, on the clock of the run."""
+
+    def __init__(self, clock: WaitingClock, next_time: Callable[[], float]) -> None:
+        super().__init__()
+        self._clock, self._next_time = clock, next_time
+        self.num_waits = 0
+
+    def wait(self, seconds: float) -> None:
+        self.num_waits += 1
+        self._clock.wait_until(min(self._clock() + seconds, self._next_time()))
 
 
 class LoadRun:
@@ -22,40 +37,57 @@ class LoadRun:
     engine was busy then, so that waiting is never left out (coordinated omission)."""
 
     def __init__(
-        self, engine: Engine, clock: WaitingClock, prompts: Prompts, first_number: int = 0
+        self,
+        engine: Engine,
+        clock: WaitingClock,
+        prompts: Prompts,
+        workload: Workload,
+        first_number: int = 0,
     ) -> None:
         self._engine, self._clock, self._prompts = engine, clock, prompts
         self._pool, self._number = engine.scheduler.pool, first_number
+        self._started = clock()
+        self._feed = workload.feed(self._started)
         self._open: dict[str, tuple[Ask, Request]] = {}
         self._leaving: list[tuple[float, str]] = []  # a heap: when a client leaves
         self._outcomes: list[Outcome] = []
         self._num_steps = self._peak_blocks = 0
 
-    def run(self, workload: Workload) -> LoadResult:
-        """Serve it to the end."""
-        started = ended = self._clock()
-        feed = workload.feed(started)
-        while self._open or feed.next_time < math.inf:
-            self._take_in(feed)
-            if self._open:
-                self._step(feed)
-                ended = self._clock()
-            else:
-                self._clock.wait_until(feed.next_time)
+    def run(self) -> LoadResult:
+        """Serve the workload to its end."""
+        ordinary = self._engine.doorbell
+        self._engine.doorbell = alarm = Alarm(self._clock, self._next_time)
+        try:
+            while self._open or self._feed.next_time < math.inf:
+                self._take_in()
+                if self._open:
+                    self._step()
+                else:
+                    self._clock.wait_until(self._feed.next_time)
+        finally:
+            self._engine.doorbell = ordinary
+        return self._result(self._num_steps - alarm.num_waits)
+
+    def _result(self, num_steps: int) -> LoadResult:
         recorder = self._engine.recorder
         return LoadResult(
-            tuple(self._outcomes), started, ended, self._num_steps, self._pool.num_blocks,
+            tuple(self._outcomes), self._started, self._clock(), num_steps, self._pool.num_blocks,
             self._peak_blocks, None if recorder is None else recorder.trace,
         )  # fmt: skip
 
-    def _take_in(self, feed: Feed) -> None:
+    def _next_time(self) -> float:
+        """When the next request comes or the next client leaves."""
+        leaving = self._leaving[0][0] if self._leaving else math.inf
+        return min(self._feed.next_time, leaving)
+
+    def _take_in(self) -> None:
         now = self._clock()
-        for arrival, ask in feed.due(now):
+        for arrival, ask in self._feed.due(now):
             if self._fits(ask):
                 self._queue(ask, arrival)
             else:
                 self._refuse(ask, arrival)
-                feed.ended(now)
+                self._feed.ended(now)
         while self._leaving and self._leaving[0][0] <= now:
             self._engine.abort(heapq.heappop(self._leaving)[1])
 
@@ -84,27 +116,16 @@ class LoadRun:
         self._number += 1
         return f"load-{self._number}"
 
-    def _step(self, feed: Feed) -> None:
-        began = self._clock()
+    def _step(self) -> None:
         events = self._engine.step()
         self._num_steps += 1
         self._peak_blocks = max(self._peak_blocks, self._pool.num_used)
         for event in events:
             if event.finish_reason is not None:
                 self._end(event)
-                feed.ended(self._clock())
-        if not events and self._clock() == began:
-            self._idle(feed)
 
     def _end(self, event: TokenEvent) -> None:
         ask, request = self._open.pop(event.request_id)
         reason = event.finish_reason or ""
         self._outcomes.append(Outcome(ask, request.request_id, reason, metrics_of(request)))
-
-    def _idle(self, feed: Feed) -> None:
-        """Nothing ran: go on to the next arrival or departure, or when the scheduler wakes."""
-        wake_at = getattr(self._engine.scheduler, "wake_at", None)
-        times = [feed.next_time, math.inf if wake_at is None else wake_at]
-        times += [time for time, _ in self._leaving[:1]]
-        if min(times) < math.inf:
-            self._clock.wait_until(min(times))
+        self._feed.ended(self._clock())

@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from llmserve_lab.engine.checks import require_count
 from llmserve_lab.engine.core import Engine
 from llmserve_lab.engine.recorder import Recorder
-from llmserve_lab.engine.request import Request
-from llmserve_lab.engine.scheduler import Limits, Scheduled, Scheduler
+from llmserve_lab.engine.scheduler import Limits, Scheduler
 from llmserve_lab.engine.validate import require_scheduler
 from llmserve_lab.kv_cache import BlockPool
 from llmserve_lab.simulate.clock import VirtualClock
+from llmserve_lab.simulate.cost_runner import CostRunner, CostStore, Machine
 from llmserve_lab.simulate.load_result import LoadResult
 from llmserve_lab.simulate.load_run import LoadRun
 from llmserve_lab.simulate.prompts import NumberedPrompts
-from llmserve_lab.simulate.step_load import StepLoad
 from llmserve_lab.simulate.workload import Workload
-
-
-class Machine(Protocol):
-    """What a simulation needs to know of hardware and model."""
-
-    def seconds(self, load: StepLoad) -> float: ...
-
-    def num_blocks(self, block_size: int) -> int: ...
-
-
-class CostRunner:
-    """Stands for the model: computes nothing, and lets the time pass that it would take. The token
-    is always 0, so that a request ends by its length."""
-
-    eos_token_ids: frozenset[int] = frozenset()
-
-    def __init__(self, machine: Machine, clock: VirtualClock) -> None:
-        self._machine, self._clock = machine, clock
-
-    def run(self, batch: list[Scheduled]) -> None:
-        self._clock.advance(self._machine.seconds(StepLoad.of(batch)))
-
-    def sample(self, logits: None, requests: list[Request]) -> list[int]:
-        return [0] * len(requests)
-
-    def forget(self, request: Request) -> None:
-        """Nothing was kept."""
 
 
 class Simulator:
     """Serves workloads on a machine that need not be here.
 
-    machine: a `Deployment`, what `calibrate` returned, or an object of your own with
-    `seconds(load)` and `num_blocks(block_size)`. The other settings are those of `LLM`.
+    machine: a `Deployment`, or an object of your own with `seconds(load)`, `num_blocks(block_size)`
+    and, for preemption by swapping, `copy_seconds(num_tokens)`. The other settings are those of
+    `LLM`.
 
     Raises:
         ValueError, TypeError: a setting that makes no sense, by name.
@@ -83,7 +56,10 @@ class Simulator:
         self.clock = VirtualClock()
         self.pool = BlockPool(num_blocks, block_size, enable_prefix_caching)
         self.scheduler = Scheduler() if scheduler is None else require_scheduler(scheduler)
-        self.scheduler.bind(self.pool, Limits(max_num_seqs, max_num_batched_tokens))
+        limits = Limits(max_num_seqs, max_num_batched_tokens, longest)
+        self.scheduler.bind(
+            self.pool, limits, self.clock, CostStore(machine, self.clock, block_size)
+        )
         runner: Any = CostRunner(machine, self.clock)
         self.engine = Engine(
             runner, self.scheduler, runner, None, longest, self.clock,
@@ -95,6 +71,6 @@ class Simulator:
     def run(self, workload: Workload) -> LoadResult:
         """Serve a workload to the end. A second one starts when the first has ended, with the
         prefix cache as it is then."""
-        load = LoadRun(self.engine, self.clock, self._prompts, self._num_asked)
+        load = LoadRun(self.engine, self.clock, self._prompts, workload, self._num_asked)
         self._num_asked += len(workload.asks)
-        return load.run(workload)
+        return load.run()

@@ -4,7 +4,7 @@ import pytest
 
 from llmserve_lab.simulate import Simulator
 
-PER_STEP, PER_TOKEN = 1.0, 0.125  # seconds; sums of both are exact in binary
+PER_STEP, PER_TOKEN, PER_COPIED = 1.0, 0.125, 0.25  # seconds; sums of both are exact in binary
 
 
 class RoundMachine:
@@ -17,6 +17,9 @@ class RoundMachine:
     def seconds(self, load):
         self.loads.append(load)
         return PER_STEP + PER_TOKEN * load.tokens
+
+    def copy_seconds(self, num_tokens):
+        return PER_COPIED * num_tokens
 
     def num_blocks(self, block_size):
         return self._num_blocks

@@ -22,7 +22,7 @@ SEVENTY, H100 = ModelSize.llama3_70b(), GPUS["H100"]
 # 100 parameters of 2 bytes, 4 heads of 2 and 2 KV heads in 1 layer: 16 bytes of KV per token.
 TINY = ModelSize("tiny", 100, 8, KVShape(1, 2, 2))
 # 10 bytes/s, 1000 operations/s, 2 GiB
-SLOW = Gpu("slow", 2, 10.0, 1000.0, "a test", link=8.0)
+SLOW = Gpu("slow", 2, 10.0, 1000.0, "a test", link=8.0, host_link=4.0)
 
 
 def test_each_part_is_bound_by_memory_or_by_arithmetic():
@@ -60,6 +60,12 @@ def test_tensor_parallel_divides_the_work_and_adds_all_reduces():
     assert two.attention == one.attention / 2
     # Two all-reduces per layer of 3 tokens x 8 values x 2 bytes; of each byte half is sent twice.
     assert two.communication == 2 * (48 / 8.0 + 0.25)
+
+
+def test_a_copy_to_the_host_takes_the_host_link():
+    assert Deployment(TINY, SLOW).copy_seconds(10) == 160 / 4.0
+    assert Deployment(TINY, SLOW, 2).copy_seconds(10) == 80 / 4.0
+    assert Deployment(TINY, SLOW, 4).copy_seconds(10) == 80 / 4.0  # two heads, four GPUs
 
 
 def test_gpus_beyond_the_kv_heads_hold_copies():
@@ -126,4 +132,4 @@ def test_the_table_names_its_sources():
     assert {"T4", "L4", "A10G", "RTX 4090", "A100", "H100", "H200", "B200"} == set(GPUS)
     for gpu in GPUS.values():
         assert "NVIDIA" in gpu.source
-        assert 1e9 < gpu.link < gpu.bandwidth < gpu.flops
+        assert 1e9 < gpu.host_link <= gpu.link < gpu.bandwidth < gpu.flops
