@@ -90,7 +90,7 @@ def assert_as_new(llm):
     assert sum(llm.pool.refs()) == 0
     assert not llm.has_work
     engine = llm._engine
-    left = (engine.requests, engine.detokenizers, engine.sampler._streams, engine._to_abort)
+    left = (engine.requests, engine.detokenizers, engine.sampler.edits, engine._to_abort)
     assert not any(left), left
     assert not llm._open
     assert not llm.scheduler.waiting

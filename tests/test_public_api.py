@@ -12,6 +12,9 @@ from llmserve_lab import LLM, SamplingParams
 VLLM_SAMPLING = {
     "n": 1, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": 16,
     "min_tokens": 0, "stop": None, "stop_token_ids": None, "ignore_eos": False, "seed": None,
+    "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
+    "logit_bias": None, "allowed_token_ids": None, "logprobs": None, "prompt_logprobs": None,
+    "echo": False,
 }  # fmt: skip
 VLLM_ENGINE = {
     "dtype": "auto", "max_model_len": None, "max_num_seqs": 64, "max_num_batched_tokens": 2048,

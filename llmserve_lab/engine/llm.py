@@ -16,7 +16,7 @@ from llmserve_lab.engine.priority import priority_per_prompt
 from llmserve_lab.engine.prompts import (
     Prompt,
     as_list,
-    check_stop_ids,
+    check_params,
     params_per_prompt,
     read_prompt,
 )
@@ -172,7 +172,7 @@ class LLM:
         longest = self.max_model_len - 1
         read = [read_prompt(p, self.tokenizer, vocabulary, longest) for p in listed]
         for prompt, setting in zip(read, settings, strict=True):
-            check_stop_ids(setting, vocabulary)
+            check_params(setting, vocabulary, self._engine.sampler.eos_token_ids)
             self.capacity.require_room(len(prompt.token_ids), setting.max_tokens)
         results = Results()
         for prompt, setting, urgency in zip(read, settings, priorities, strict=True):

@@ -70,10 +70,14 @@ def _checked_ids(ids: Any, vocabulary: int) -> list[int]:
     return [int(token) for token in checked]
 
 
-def check_stop_ids(params: SamplingParams, vocabulary: int) -> None:
-    """Raise if a stop token is none that the model could produce."""
-    for token in params.stop_token_ids or ():
-        require_count("stop_token_ids", token, at_least=0, at_most=vocabulary - 1)
+def check_params(params: SamplingParams, vocabulary: int, eos_token_ids: frozenset[int]) -> None:
+    """Raise if settings name tokens that the model could not produce, or leave it none."""
+    for name in ("stop_token_ids", "allowed_token_ids", "logit_bias"):
+        for token in getattr(params, name) or ():
+            require_count(name, token, at_least=0, at_most=vocabulary - 1)
+    for name in ("logprobs", "prompt_logprobs"):
+        require_count(name, getattr(params, name) or 0, at_least=-1, at_most=vocabulary)
+    params.require_a_choice(eos_token_ids.union(params.stop_token_ids or ()))
 
 
 def params_per_prompt(params: Any, count: int) -> list[SamplingParams]:

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmserve_lab import SamplingParams
+from llmserve_lab.engine.filters import probabilities
 from llmserve_lab.engine.request import Request
-from llmserve_lab.engine.sampler import Sampler, filtered
+from llmserve_lab.engine.sampler import Sampler
 from tests.engine.reference import ids, tokens_of
 
 
@@ -52,12 +53,40 @@ shares = st.floats(0.01, 1.0)
 @given(logit_rows, temperatures, st.integers(-1, 14), shares, st.one_of(st.just(0.0), shares))
 def test_filters_against_the_reference(logits, temperature, top_k, top_p, min_p):
     params = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-    scores = filtered(torch.tensor([logits]), [params])[0]
-    assert scores[logits.index(max(logits))] > -math.inf  # the likeliest stays
+    weights = probabilities(torch.tensor([logits]), [params])[0]
+    assert weights[logits.index(max(logits))] > 0  # the likeliest stays
     if near_a_border(logits, temperature, top_k, top_p, min_p):
         return
     wanted = reference_probabilities(logits, temperature, top_k, top_p, min_p)
-    assert torch.allclose(scores.softmax(-1).double(), torch.tensor(wanted).double(), atol=1e-5)
+    assert torch.allclose(
+        (weights / weights.sum()).double(), torch.tensor(wanted).double(), atol=1e-5
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(0, 2**31),
+    st.sampled_from([1e-6, 0.3, 3.0]),
+    st.lists(st.tuples(st.integers(0, 320), shares), min_size=1, max_size=3),
+)
+def test_large_vocabularies_against_a_sorted_row(seed, spread, settings_per_row):
+    """More tokens than are ranked at first, flat and steep, with many equal logits."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = (torch.randn(len(settings_per_row), 300, generator=generator) * spread).round(
+        decimals=1
+    )
+    params = [SamplingParams(top_k=k, top_p=p) for k, p in settings_per_row]
+    kept = probabilities(logits, params) > 0
+    for row, (top_k, top_p) in enumerate(settings_per_row):
+        shares_of_row, order = logits[row].double().softmax(-1).sort(stable=True, descending=True)
+        rank = top_k if 0 < top_k < 300 else 300
+        total = shares_of_row[:rank].sum()
+        before = (shares_of_row.cumsum(0) - shares_of_row) / total
+        count = max(1, int((before[:rank] < top_p).sum()) if top_p < 1 else rank)
+        found = int(kept[row].sum())
+        assert kept[row, order[:found]].all()  # equally likely ones: smaller ids first
+        near = (before - top_p).abs() < 1e-5
+        assert found == count or near[min(found, count) : max(found, count)].any()
 
 
 @settings(max_examples=50, deadline=None)
@@ -65,9 +94,9 @@ def test_filters_against_the_reference(logits, temperature, top_k, top_p, min_p)
 def test_rows_of_a_batch_do_not_mix(settings_per_row):
     logits = torch.randn(len(settings_per_row), 8, generator=torch.Generator().manual_seed(0))
     params = [SamplingParams(temperature=t, top_k=k, top_p=p) for t, k, p in settings_per_row]
-    together = filtered(logits, params).softmax(-1)
+    together = probabilities(logits, params)
     for row, one in enumerate(params):
-        assert torch.allclose(together[row], filtered(logits[row : row + 1], [one]).softmax(-1)[0])
+        assert torch.allclose(together[row], probabilities(logits[row : row + 1], [one])[0])
 
 
 @pytest.mark.parametrize(
@@ -84,12 +113,16 @@ def test_draws_follow_the_distribution(options):
         logits, params.temperature, params.top_k, params.top_p, params.min_p
     )
     sampler, counts = Sampler(frozenset()), [0] * len(logits)
-    requests = [request_with("same stream", **options) for _ in range(rows)]
+    requests = [request_with(**options) for _ in range(rows)]
+    for number, request in enumerate(requests):
+        request.token_ids += [0] * number * rounds  # a seed draws anew at each output token
     with torch.random.fork_rng():
         torch.manual_seed(1)
         for _ in range(rounds):
-            for token in sampler.sample(torch.tensor([logits] * rows), requests):
+            tokens = sampler.sample(torch.tensor([logits] * rows), requests)
+            for request, token in zip(requests, tokens, strict=True):
                 counts[token] += 1
+                request.token_ids.append(token)
     total = rows * rounds
     pairs = list(zip(counts, wanted, strict=True))
     assert all(count == 0 for count, p in pairs if p == 0)
