@@ -28,7 +28,6 @@ ARGUMENTS = [
 ]
 OVERRIDES = {
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
-    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},  # draw every cell
 }
 
 

@@ -167,5 +167,6 @@ def test_figures_answer_to_keys_and_survive_resizing(kit):
     figure.locator(".updatemenu-button").nth(1).focus()
     page.keyboard.press("Enter")
     figure.locator(".legendtext", has_text="two holds").wait_for()
+    assert kit.blank_figures() == []
     kit.narrow()
     assert kit.blank_figures() == []
