@@ -14,6 +14,8 @@ from llmserve_lab.engine.request import Request, Status
 from llmserve_lab.engine.runner import ModelRunner
 from llmserve_lab.engine.sampler import Sampler
 from llmserve_lab.engine.scheduler import Scheduled, Scheduler
+from llmserve_lab.engine.scorer import Scorer
+from llmserve_lab.engine.token_text import TokenText
 from llmserve_lab.engine.trace import RequestView
 from llmserve_lab.engine.validate import validate
 from llmserve_lab.engine.watchdog import Watchdog
@@ -37,7 +39,9 @@ class Engine:
         doorbell: Doorbell | None = None,
     ) -> None:
         self.runner, self.scheduler, self.sampler = runner, scheduler, sampler
-        self.tokenizer, self.max_model_len = tokenizer, max_model_len
+        self.text = None if tokenizer is None else TokenText(tokenizer)
+        self.scorer = Scorer(self.text.name if self.text else lambda token: "")
+        self.max_model_len = max_model_len
         self.clock, self.recorder = clock, recorder
         self.doorbell = Doorbell() if doorbell is None else doorbell
         self.watchdog = Watchdog()
@@ -60,9 +64,12 @@ class Engine:
         self.doorbell.ring()
 
     def _detokenizer(self, request: Request) -> Detokenizer | NoText:
-        if self.tokenizer is None:
+        if self.text is None:
             return NoText()
-        return Detokenizer(self.tokenizer, request.prompt_token_ids, request.params.stop_strings)
+        prompt, params = request.prompt_token_ids, request.params
+        echo = request.prompt if params.echo else ""
+        echo = self.text.of(prompt) if echo is None else echo
+        return Detokenizer(self.text.stream(prompt), params.stop_strings, echo)
 
     def abort(self, request_id: str) -> None:
         """End a request at the next step; its blocks are free then. Unknown ids are ignored, since
@@ -122,7 +129,9 @@ class Engine:
 
     def _commit(self, batch: list[Scheduled], logits: Any, began: float) -> list[TokenEvent]:
         sampling = [item.request for item in batch if item.samples]
+        logits = self.scorer.note_prompts(batch, logits)
         tokens = self.sampler.sample(logits, sampling) if sampling else []
+        self.scorer.note_outputs(logits, sampling, tokens)
         self.scheduler.commit(batch)
         now = self.clock()
         pairs = zip(sampling, tokens, strict=True)
@@ -143,8 +152,10 @@ class Engine:
         if request.finish_reason is not None:
             text += detokenizer.finish()
             request.finish_reason = "stop" if detokenizer.stopped else request.finish_reason
-        index = request.num_output_tokens - 1
-        return TokenEvent(request.request_id, index, token, text, request.finish_reason, now)
+        return TokenEvent(
+            request.request_id, request.num_output_tokens - 1, token, text,
+            request.finish_reason, now, request.logprobs[-1] if request.logprobs else None,
+        )  # fmt: skip
 
     def _finish_reason(self, request: Request, token: int, stopped: bool) -> str | None:
         params = request.params

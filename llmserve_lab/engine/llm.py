@@ -191,6 +191,7 @@ class LLM:
                 prompt.token_ids,
                 params.continuation(index),
                 priority=priority,
+                prompt=prompt.text,
             )
             for index in range(params.n)
         ]

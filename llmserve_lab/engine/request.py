@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from llmserve_lab.engine.logprob import Entry
 from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.kv_cache import Prefix
 
@@ -29,6 +30,7 @@ class Request:
     arrival: float = 0.0  # set when it is queued
     priority: int = 0  # smaller is more urgent
     number: int = 0  # in the order of arrival, where a scheduler needs one
+    prompt: str | None = None  # its text, where it was given as text
     token_ids: list[int] = field(init=False)
     num_computed_tokens: int = 0
     num_reached_tokens: int = 0  # the most that were ever computed: a preemption loses them
@@ -38,6 +40,8 @@ class Request:
     finish_reason: str | None = None
     first_scheduled: float | None = None
     token_times: list[float] = field(default_factory=list)
+    logprobs: list[Entry] = field(default_factory=list)  # per output token, where asked for
+    prompt_logprobs: list[Entry | None] = field(default_factory=list)  # of the tokens run so far
     num_preemptions: int = 0
     num_hit_tokens: int = 0  # that the latest admission found computed, outputs included
 
@@ -47,6 +51,12 @@ class Request:
     @property
     def num_prompt_tokens(self) -> int:
         return len(self.prompt_token_ids)
+
+    @property
+    def is_being_scored(self) -> bool:
+        """Whether prompt tokens still have to run for their logprobs, be they cached or not."""
+        asked = self.params.prompt_logprobs is not None
+        return asked and len(self.prompt_logprobs) < self.num_prompt_tokens
 
     @property
     def num_output_tokens(self) -> int:

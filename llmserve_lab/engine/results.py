@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 
+from llmserve_lab.engine.logprob import Entry
 from llmserve_lab.engine.metrics import RequestMetrics
 from llmserve_lab.engine.outputs import CompletionOutput, RequestOutput, TokenEvent
 from llmserve_lab.engine.prompts import Prompt
 from llmserve_lab.engine.request import Request
+
+Entries = tuple[Entry | None, ...]
 
 
 class Results:
@@ -37,24 +40,37 @@ class Results:
 
     def outputs(self) -> list[RequestOutput]:
         """One result per prompt."""
-        return [
-            RequestOutput(
-                request_id=requests[0].request_id.split(".")[0],
-                prompt=prompt.text,
-                prompt_token_ids=tuple(prompt.token_ids),
-                outputs=tuple(self._completion(i, request) for i, request in enumerate(requests)),
-            )
-            for prompt, requests in self._groups
-        ]
+        return [self._output(prompt, requests) for prompt, requests in self._groups]
 
-    def _completion(self, index: int, request: Request) -> CompletionOutput:
+    def _output(self, prompt: Prompt, requests: list[Request]) -> RequestOutput:
+        first = requests[0]
+        asked = first.params.prompt_logprobs is not None
+        scores = tuple(first.prompt_logprobs) if asked else None
+        return RequestOutput(
+            request_id=first.request_id.split(".")[0],
+            prompt=prompt.text,
+            prompt_token_ids=tuple(prompt.token_ids),
+            outputs=tuple(self._completion(i, r, scores or ()) for i, r in enumerate(requests)),
+            prompt_logprobs=scores,
+        )
+
+    def _completion(self, index: int, request: Request, before: Entries) -> CompletionOutput:
+        """before: scores of the prompt, for `echo`."""
+        params, tokens = request.params, request.output_token_ids
+        scored = params.logprobs is not None
         return CompletionOutput(
             index=index,
             text="".join(self._texts[request.request_id]),
-            token_ids=tuple(request.output_token_ids),
+            token_ids=tuple(request.token_ids if params.echo else tokens),
             finish_reason=request.finish_reason,
             metrics=metrics_of(request),
+            logprobs=(*(before if params.echo else ()), *request.logprobs) if scored else None,
+            cumulative_logprob=_sum_of(tokens, request.logprobs) if scored else None,
         )
+
+
+def _sum_of(tokens: list[int], entries: list[Entry]) -> float:
+    return sum(entry[token].logprob for token, entry in zip(tokens, entries, strict=False))
 
 
 def metrics_of(request: Request) -> RequestMetrics:

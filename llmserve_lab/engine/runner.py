@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from llmserve_lab.attention import BatchMetadata, Segment, attention_backend, paged
 from llmserve_lab.attention.backend import AUTO
 from llmserve_lab.engine.scheduler import Scheduled
+from llmserve_lab.engine.scorer import scored
 from llmserve_lab.kv_cache import PagedKVCache
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ class ModelRunner:
         self.attention = attention_backend(attention, model.device, model.dtype)
 
     def run(self, batch: list[Scheduled]) -> torch.Tensor:
-        """Compute the batch's tokens. Returns (sampling requests, vocabulary) logits: one row for
-        each item with `samples`, in order."""
+        """Compute the batch's tokens. Returns (rows, vocabulary) logits: one row for each item with
+        `samples`, in order, then one for each prompt position that is to be scored."""
         import torch
 
         tokens, positions, segments, last_rows = _flatten(batch)
@@ -42,11 +43,13 @@ class ModelRunner:
 def _flatten(
     batch: list[Scheduled],
 ) -> tuple[list[int], list[int], list[Segment], list[int]]:
-    """Token ids, positions, segments, and the row of each token that is to be sampled after."""
+    """Token ids, positions, segments, and the rows whose logits are wanted: first those of each
+    token that is to be sampled after."""
     tokens: list[int] = []
     positions: list[int] = []
     segments: list[Segment] = []
     last_rows: list[int] = []
+    scored_rows: list[int] = []
     for item in batch:
         end = item.start + item.num_tokens
         table = item.request.block_table
@@ -55,4 +58,5 @@ def _flatten(
         positions += range(item.start, end)
         if item.samples:
             last_rows.append(len(tokens) - 1)
-    return tokens, positions, segments, last_rows
+        scored_rows += [segments[-1].row + place - item.start for place in scored(item)]
+    return tokens, positions, segments, last_rows + scored_rows

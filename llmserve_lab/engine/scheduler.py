@@ -223,7 +223,8 @@ class Scheduler:
         return min(longest, self.limits.max_model_len, capacity)
 
     def _reuse_prefix(self, request: Request) -> None:
-        blocks, prefixes = self.pool.match(request.token_ids)
+        known = () if request.is_being_scored else request.token_ids
+        blocks, prefixes = self.pool.match(known)
         self.pool.share(blocks)
         request.block_table, request.prefixes = blocks, prefixes
         request.num_computed_tokens = request.num_hit_tokens = len(blocks) * self.pool.block_size

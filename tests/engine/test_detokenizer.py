@@ -5,13 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmserve_lab.engine.detokenizer import Detokenizer
+from llmserve_lab.engine.token_text import ByteStream, TokenText, WindowStream
 
 EMOJI = "😀"
 HANGUL = "한글"
 
 
 def streamed(tokenizer, prompt, output, stop=()):
-    detokenizer = Detokenizer(tokenizer, prompt, stop)
+    detokenizer = Detokenizer(TokenText(tokenizer).stream(prompt), stop)
     pieces = []
     for token in output:
         pieces.append(detokenizer.append(token))
@@ -101,3 +102,100 @@ def test_real_text_token_by_token(byte_tokenizer):
     text = held_out_sample()[-1].text[:3000]
     ids = byte_tokenizer(text)["input_ids"]
     assert "".join(streamed(byte_tokenizer, ids[:7], ids[7:])) == byte_tokenizer.decode(ids[7:])
+
+
+def metaspace_tokenizer(byte_fallback=False):
+    """As SentencePiece has it: words begin with a mark, unknown characters may fall to bytes."""
+    from tokenizers import Tokenizer, decoders, models, normalizers
+
+    mark = "\u2581"
+    pieces = ["<unk>", mark, f"{mark}the", "a", "b", "\u00e9", f"{mark}b", "</s>", "\ufffd", HANGUL]
+    pieces += [f"<0x{byte:02X}>" for byte in range(256)] if byte_fallback else []
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[], byte_fallback=byte_fallback))
+    backend.normalizer = normalizers.Replace(" ", mark)
+    replace = [decoders.Replace(mark, " ")]
+    backend.decoder = decoders.Sequence(
+        [*replace, decoders.ByteFallback(), decoders.Fuse()] if byte_fallback else
+        [decoders.Metaspace()]
+    )  # fmt: skip
+    backend.add_special_tokens(["</s>"])
+    return backend
+
+
+def after(tokenizer, prompt, output):
+    """The text that the output adds to its prompt: the first of all words loses its blank."""
+    whole = tokenizer.decode([*prompt, *output], skip_special_tokens=True)
+    return whole[len(tokenizer.decode(prompt, skip_special_tokens=True)) :]
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_random_tokens_of_another_kind(data):
+    tokenizer = metaspace_tokenizer()
+    tokens = st.integers(0, tokenizer.get_vocab_size() - 1)
+    prompt = data.draw(st.lists(tokens.filter(lambda t: t != 8), min_size=1, max_size=12))
+    output = data.draw(st.lists(tokens, max_size=12))
+    shown = "".join(streamed(tokenizer, prompt, output))
+    if tokenizer.decode(prompt[-4:]):  # else nothing tells that a word came before
+        assert shown == after(tokenizer, prompt, output)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(max_size=10))
+def test_any_text_that_falls_to_bytes(text):
+    tokenizer = metaspace_tokenizer(byte_fallback=True)
+    assert isinstance(TokenText(tokenizer).stream([]), WindowStream)
+    output = tokenizer.encode(text.replace("\u2581", " ")).ids
+    shown = "".join(streamed(tokenizer, [], output))
+    assert shown == tokenizer.decode(output)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_both_ways_say_the_same(byte_tokenizer, data):
+    """Added tokens are text as they are, unless they are special; ids beyond the end are none."""
+    backend = type(byte_tokenizer.backend_tokenizer).from_str(
+        byte_tokenizer.backend_tokenizer.to_str()
+    )
+    backend.add_tokens(["a b", HANGUL, EMOJI])
+    backend.add_special_tokens(["<|turn|>"])
+    size = backend.get_vocab_size()
+    tokens = st.integers(0, size + 1) | st.integers(size - 5, size + 1)
+    output = data.draw(st.lists(tokens, max_size=16))
+    stream = TokenText(backend).stream([])
+    assert isinstance(stream, ByteStream)
+    for found in (stream, WindowStream(backend, [])):
+        text = "".join([*(found.append(token) for token in output), found.finish()])
+        assert text == backend.decode(output, skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("stop", [[], ["never", "a" * 40]], ids=["plain", "stop strings"])
+def test_the_work_per_token_does_not_grow(byte_tokenizer, stop):
+    """Counted, not timed: how many tokens the tokenizer decodes, how many characters are held."""
+
+    class Counting:
+        decoded = 0
+
+        def decode(self, ids, skip_special_tokens):
+            self.decoded += len(ids)
+            return "ab" * len(ids)
+
+    counting = Counting()
+    detokenizer = Detokenizer(TokenText(counting).stream([1] * 100), stop)
+    for count in range(1, 1001):
+        detokenizer.append(count)
+        assert len(detokenizer._held) <= 40
+        assert counting.decoded <= 6 * count + 20
+    stream = TokenText(byte_tokenizer).stream([])
+    for token in byte_ids(byte_tokenizer, EMOJI * 50):
+        stream.append(token)
+        assert len(stream._decoder.getstate()[0]) < 4
+
+
+def test_echo_comes_first_and_once(byte_tokenizer):
+    detokenizer = Detokenizer(TokenText(byte_tokenizer).stream([]), ["STOP"], echo="STOP it. ")
+    pieces = [detokenizer.append(token) for token in byte_ids(byte_tokenizer, "xSTOP")]
+    assert pieces == ["STOP it. x", "", "", "", ""]
+    assert detokenizer.stopped
+    assert detokenizer.finish() == ""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from llmserve_lab import SamplingParams
 from llmserve_lab.engine.detokenizer import Detokenizer
+from llmserve_lab.engine.token_text import TokenText
 from tests.conftest import TINY_CHARACTERS, character_tokenizer, tiny_llama
 
 COUNT = 14
@@ -131,7 +132,7 @@ def detokenize(pieces, stop, min_pieces=0):
         def decode(self, ids, skip_special_tokens):
             return "".join(pieces[i] for i in ids)
 
-    detokenizer, given_text = Detokenizer(Pieces(), [], stop), ""
+    detokenizer, given_text = Detokenizer(TokenText(Pieces()).stream([]), stop), ""
     for count, _ in enumerate(pieces, start=1):
         given_text += detokenizer.append(count - 1, may_stop=count >= min_pieces)
         assert not any(string in given_text for string in stop) or min_pieces
