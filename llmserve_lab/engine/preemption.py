@@ -41,6 +41,17 @@ class Recompute:
         """The request has ended."""
 
 
+def require_preemption(preemption: Any) -> Recompute:
+    """Raise unless it is a policy object, or None for the default."""
+    if preemption is None:
+        return Recompute()
+    if not isinstance(preemption, Recompute):
+        raise TypeError(
+            f"preemption must be Recompute() or SwapToHost(num_blocks), not {preemption!r:.60}."
+        )
+    return preemption
+
+
 @dataclass(frozen=True, slots=True)
 class Saved:
     """A request's computed tokens, in host memory."""

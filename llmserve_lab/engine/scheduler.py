@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from llmserve_lab.engine.checks import require_count
-from llmserve_lab.engine.preemption import BlockStore, Recompute
+from llmserve_lab.engine.preemption import BlockStore, Recompute, require_preemption
 from llmserve_lab.engine.request import Request, Status
 from llmserve_lab.engine.request_queue import RequestQueue
 from llmserve_lab.kv_cache import BlockPool
@@ -69,7 +69,7 @@ class Scheduler:
         self, preemption: Recompute | None = None, max_preemptions: int = MAX_PREEMPTIONS
     ) -> None:
         require_count("max_preemptions", max_preemptions, at_least=0)
-        self.preemption = Recompute() if preemption is None else preemption
+        self.preemption = require_preemption(preemption)
         self.max_preemptions = max_preemptions
         self.waiting = RequestQueue()
         self.running: list[Request] = []
