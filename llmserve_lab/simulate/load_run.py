@@ -123,6 +123,7 @@ class LoadRun:
         for event in events:
             if event.finish_reason is not None:
                 self._end(event)
+        self._engine.wait()
 
     def _end(self, event: TokenEvent) -> None:
         ask, request = self._open.pop(event.request_id)

@@ -21,9 +21,9 @@ from llmserve_lab.simulate.workload import Workload
 class Simulator:
     """Serves workloads on a machine that need not be here.
 
-    machine: a `Deployment`, or an object of your own with `seconds(load)`, `num_blocks(block_size)`
-    and, for preemption by swapping, `copy_seconds(num_tokens)`. The other settings are those of
-    `LLM`.
+    machine: a `Deployment`, what `calibrate` returns, or an object of your own with
+    `seconds(load)`, `num_blocks(block_size)` and, for preemption by swapping,
+    `copy_seconds(num_tokens)`. The other settings are those of `LLM`.
 
     Raises:
         ValueError, TypeError: a setting that makes no sense, by name.
