@@ -32,6 +32,11 @@ class Trainer:
         import torch
         from transformers import LlamaForCausalLM
 
+        longest = max(length for _, length in recipe.lengths)
+        if len(tokens) <= 2 * longest:
+            raise ValueError(
+                f"The corpus has {len(tokens)} tokens: more than {2 * longest} are needed."
+            )
         keep_freed_memory()
         torch.manual_seed(recipe.seed)
         self.recipe, self.tokens, self.teacher = recipe, tokens, teacher
@@ -101,10 +106,11 @@ class Trainer:
         import torch
 
         count = max(1, self.recipe.batch_tokens // length)
+        self.starts = [start for start in self.starts if start + length < len(self.tokens)]
         while len(self.starts) < count:
             first = int(self.random.integers(length))
-            starts = numpy.arange(first, len(self.tokens) - length - 1, length)
-            self.starts = self.random.permutation(starts).tolist()
+            starts = numpy.arange(first, len(self.tokens) - length, length)
+            self.starts += self.random.permutation(starts).tolist()
         chosen, self.starts = self.starts[:count], self.starts[count:]
         rows = [self.tokens[s : s + length + 1] for s in chosen]
         return torch.from_numpy(numpy.stack(rows)).to(self.device)

@@ -64,15 +64,15 @@ def test_the_loss_falls(clock, tokens, tmp_path):
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["small.pt"]
 
 
-@pytest.mark.xfail(
-    raises=ValueError,
-    strict=True,
-    reason="windows left over from the shorter length may reach past the end of the corpus",
-)
 def test_sequences_grow_in_mid_epoch(clock, tokens, tmp_path):
     trainer = Trainer(GROWING, tokens)
     trainer.run(seconds=STEPS, checkpoint=tmp_path / "small.pt")
     assert trainer.tokens_seen == STEPS // 2 * 8 * 17 + STEPS // 2 * 4 * 33
+
+
+def test_a_corpus_without_two_windows_is_refused(tokens):
+    with pytest.raises(ValueError, match="more than 64 are needed"):
+        Trainer(GROWING, tokens[:64])
 
 
 def test_it_goes_on_from_where_it_was(clock, tokens, tmp_path):
