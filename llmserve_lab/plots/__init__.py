@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from llmserve_lab.lazy import export
 
 if TYPE_CHECKING:
     from llmserve_lab.plots.block_map import kv_block_map
@@ -22,17 +23,14 @@ __all__ = [
     "whatif_triangle",
 ]
 
-_HOMES = {
-    "kv_block_map": "block_map",
-    "request_timeline": "timeline",
-    "show": "display",
-    "step_times": "step_bars",
-    "tradeoff_panels": "tradeoff",
-    "whatif_triangle": "triangle",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+export(
+    __name__,
+    {
+        "kv_block_map": f"{__name__}.block_map",
+        "request_timeline": f"{__name__}.timeline",
+        "show": f"{__name__}.display",
+        "step_times": f"{__name__}.step_bars",
+        "tradeoff_panels": f"{__name__}.tradeoff",
+        "whatif_triangle": f"{__name__}.triangle",
+    },
+)

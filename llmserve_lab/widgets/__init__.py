@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from llmserve_lab.lazy import export
 
 if TYPE_CHECKING:
     from llmserve_lab.widgets.cards import BecauseBox, ChecklistCard, PredictCard, QuizCard
@@ -11,16 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = ["BecauseBox", "ChecklistCard", "PredictCard", "QuizCard", "live"]
 
-_HOMES = {
-    "BecauseBox": "cards",
-    "ChecklistCard": "cards",
-    "PredictCard": "cards",
-    "QuizCard": "cards",
-    "live": "stream",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+export(
+    __name__,
+    {
+        "BecauseBox": f"{__name__}.cards",
+        "ChecklistCard": f"{__name__}.cards",
+        "PredictCard": f"{__name__}.cards",
+        "QuizCard": f"{__name__}.cards",
+        "live": f"{__name__}.stream",
+    },
+)
