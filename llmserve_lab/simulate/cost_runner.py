@@ -51,3 +51,6 @@ class CostStore:
 
     def write_blocks(self, blocks: Sequence[int], content: None) -> None:
         self.read_blocks(blocks)
+
+    def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
+        """Within the device's memory: a few blocks at its bandwidth, which no step notices."""

@@ -91,6 +91,18 @@ class Workload:
         asks = cls.draw(count, prompts, outputs, None, prefix, seed).asks
         return cls(asks, users, think_seconds)
 
+    def with_leavers(self, share: float, patience: float, seed: int = 0) -> Workload:
+        """The same requests, but each client leaves with probability `share`, after a time that is
+        exponential with mean `patience` seconds."""
+        require_number("share", share, 0.0, 1.0)
+        require_number("patience", patience, 1e-9, math.inf)
+        rng = Random(f"{seed} leavers")
+        asks = []
+        for ask in self.asks:
+            leaves, after = rng.random() < share, rng.expovariate(1 / patience)
+            asks.append(replace(ask, abort_after=after) if leaves else ask)
+        return replace(self, asks=tuple(asks))
+
     @property
     def num_output_tokens(self) -> int:
         """Asked for, over all requests."""

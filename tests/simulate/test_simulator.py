@@ -1,11 +1,11 @@
 """The engine on a virtual clock: times by hand, faults, and nothing left behind."""
 
-import random
 import subprocess
 import sys
 
 import pytest
 
+from benchmarks.simulator import soak_workload
 from llmserve_lab import Scheduler, Trace
 from llmserve_lab.engine.validate import SchedulerError
 from llmserve_lab.simulate import (
@@ -169,26 +169,9 @@ def test_bad_settings_are_named(make_simulator, settings, message):
         make_simulator(**settings)
 
 
-def soak_workload(count, seed=0):
-    """Random lengths, bursts and shared prefixes; a third of the clients leave at random times."""
-    rng = random.Random(seed)
-    drawn = Workload.draw(
-        count, LogNormal(12, 1, 1, 90), LogNormal(6, 1, 1, 40), Poisson(1.5),
-        SharedPrefix(Uniform(1, 20), count=5, share=0.5, skew=1.0), seed,
-    )  # fmt: skip
-    leaving = [rng.expovariate(0.1) if rng.random() < 1 / 3 else float("inf") for _ in range(count)]
-    fields = ("arrival", "prompt_tokens", "output_tokens", "prefix", "prefix_tokens")
-    return Workload(
-        tuple(
-            Ask(*(getattr(ask, name) for name in fields), abort_after=leaves)
-            for ask, leaves in zip(drawn.asks, leaving, strict=True)
-        )
-    )
-
-
 @pytest.mark.parametrize("caching", [False, True])
 def test_a_soak_leaves_the_pool_as_new(make_simulator, caching):
-    """The whole of it, 20,000 requests, is in benchmarks/simulator.py."""
+    """The whole of it, 20,000 requests, is `python -m benchmarks.simulator soak`."""
     simulator = make_simulator(num_blocks=60, max_num_seqs=16, enable_prefix_caching=caching)
     result = simulator.run(soak_workload(1500))
     reasons = [outcome.finish_reason for outcome in result.outcomes]

@@ -1,5 +1,6 @@
 """Lengths, arrivals, prefixes and files: the same with the same seed, and bad rows by name."""
 
+import math
 import statistics
 from itertools import pairwise
 from random import Random
@@ -101,7 +102,18 @@ def test_random_prompts_stay_in_the_vocabulary():
     assert set(RandomPrompts(5).make(Ask(0.0, 500, 1, "a", 200), 1)) == set(range(5))
 
 
+def test_some_clients_leave():
+    plain = Workload.closed_loop(MANY, Constant(5), Constant(1), users=3)
+    left = plain.with_leavers(share=0.25, patience=2.0)
+    patience = [ask.abort_after for ask in left.asks if ask.abort_after < math.inf]
+    assert len(patience) / MANY == pytest.approx(0.25, rel=0.1)
+    assert statistics.mean(patience) == pytest.approx(2.0, rel=0.1)
+    assert (left.users, len(left.asks)) == (3, MANY)
+    assert left == plain.with_leavers(0.25, 2.0) != plain.with_leavers(0.25, 2.0, seed=1)
+
+
 BAD = {
+    "leavers": (lambda: Workload((Ask(0.0, 1, 1),)).with_leavers(2.0, 1.0), "share must be"),
     "no request": (lambda: Workload(()), "at least one request"),
     "empty prompt": (lambda: Ask(0.0, 0, 1), "prompt_tokens must be at least 1"),
     "half a token": (lambda: Ask(0.0, 1, 1.5), "output_tokens must be a whole number"),
