@@ -53,13 +53,18 @@ class Engine:
         self._unreturned: list[TokenEvent] = []
 
     def add(self, request: Request, arrival: float | None = None) -> None:
-        """Queue a request. Its id must be new. arrival: when it came, if that was before now."""
-        if request.request_id in self.requests:
-            raise ValueError(f"A request {request.request_id!r} is under way; choose another id.")
-        request.arrival = self.clock() if arrival is None else arrival
-        self.detokenizers[request.request_id] = self._detokenizer(request)
+        """Queue a request; its `forks` follow once its prompt is computed. Their ids must be new.
+        arrival: when it came, if that was before now."""
+        group = [request, *request.forks]
+        for each in group:
+            if each.request_id in self.requests:
+                raise ValueError(f"A request {each.request_id!r} is under way; choose another id.")
+        now = self.clock() if arrival is None else arrival
+        for each in group:
+            each.arrival = now
+            self.detokenizers[each.request_id] = self._detokenizer(each)
         self.scheduler.add(request)
-        self.requests[request.request_id] = request
+        self.requests |= {each.request_id: each for each in group}
         self.watchdog.reset()
         self.doorbell.ring()
 
@@ -128,11 +133,12 @@ class Engine:
             raise
 
     def _commit(self, batch: list[Scheduled], logits: Any, began: float) -> list[TokenEvent]:
+        self.scheduler.commit(batch)
         sampling = [item.request for item in batch if item.samples]
         logits = self.scorer.note_prompts(batch, logits)
+        logits, sampling = self._forked(logits, sampling)
         tokens = self.sampler.sample(logits, sampling) if sampling else []
         self.scorer.note_outputs(logits, sampling, tokens)
-        self.scheduler.commit(batch)
         now = self.clock()
         pairs = zip(sampling, tokens, strict=True)
         events = [self._append(request, token, now) for request, token in pairs]
@@ -141,6 +147,14 @@ class Engine:
             finished, self._aborted = finished + self._aborted, []
             self.recorder.record(self.scheduler, batch, events, finished, began, now)
         return events
+
+    def _forked(self, logits: Any, sampling: list[Request]) -> tuple[Any, list[Request]]:
+        """Let the continuations of a prompt part: each samples from its last token's logits."""
+        if not any(request.forks for request in sampling):
+            return logits, sampling
+        groups = [[request, *self.scheduler.fork(request)] for request in sampling]
+        rows = [row for row, group in enumerate(groups) for _ in group]
+        return logits[rows], [request for group in groups for request in group]
 
     def _append(self, request: Request, token: int, now: float) -> TokenEvent:
         request.token_ids.append(token)

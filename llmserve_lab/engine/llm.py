@@ -121,7 +121,8 @@ class LLM:
     ) -> list[RequestOutput]:
         """Run all prompts to their end; results come in the prompts' order.
 
-        prompts: a string, {"prompt_token_ids": [...]}, or a list of these. sampling_params: one
+        prompts: a string, {"prompt": "..."} or {"prompt_token_ids": [...]}, or a list of these. A
+        "cache_salt" in the dict keeps its cached prefixes apart from others'. sampling_params: one
         for all, or a list with one for each. priority: likewise, smaller is more urgent; for a
         scheduler that honours it, such as `PriorityScheduler`.
         """
@@ -180,21 +181,27 @@ class LLM:
         return results
 
     def _queue(self, results: Results) -> None:
+        followers = {fork for request in results.requests.values() for fork in request.forks}
         for request in results.requests.values():
-            self._engine.add(request)
+            if request not in followers:
+                self._engine.add(request)
 
     def _requests(self, prompt: Prompt, params: SamplingParams, priority: int) -> list[Request]:
         number = next(self._ids)
-        return [
+        requests = [
             Request(
                 f"{number}" if params.n == 1 else f"{number}.{index}",
                 prompt.token_ids,
                 params.continuation(index),
                 priority=priority,
+                cache_salt=prompt.cache_salt,
                 prompt=prompt.text,
             )
             for index in range(params.n)
         ]
+        if self.scheduler.can_fork:
+            requests[0].forks = requests[1:]
+        return requests
 
     def _run(self, results: Results) -> Iterator[TokenEvent]:
         self._open |= dict.fromkeys(results.requests, results)

@@ -13,12 +13,14 @@ from llmserve_lab.kv_cache import BlockPool
 
 
 class BlockStore(Protocol):
-    """Copies whole blocks out of the KV cache and back: a `PagedKVCache`, or a simulator that only
-    counts their bytes."""
+    """Copies whole blocks within the KV cache, out of it and back: a `PagedKVCache`, or a simulator
+    that only counts their bytes."""
 
     def read_blocks(self, blocks: Sequence[int]) -> Any: ...
 
     def write_blocks(self, blocks: Sequence[int], content: Any) -> None: ...
+
+    def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None: ...
 
 
 class Recompute:

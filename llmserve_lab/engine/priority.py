@@ -115,6 +115,11 @@ class PriorityScheduler(Scheduler):
         request.number = next(self._numbers)
         super().add(request)
 
+    def fork(self, request: Request) -> list[Request]:
+        for fork in request.forks:
+            fork.number = next(self._numbers)
+        return super().fork(request)
+
     def rank(self, request: Request) -> Key:
         """Smaller goes first. It depends on nothing that changes, so the queue needs no sorting
         while its requests grow older."""

@@ -11,10 +11,12 @@ from llmserve_lab.engine.sampling_params import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt's text, where it had one, and its token ids."""
+    """A prompt's text, where it had one, and its token ids. Only prompts with the same salt share
+    cached prefixes."""
 
     text: str | None
     token_ids: list[int]
+    cache_salt: str = ""
 
 
 def as_list(prompts: Any) -> list[Any]:
@@ -30,19 +32,23 @@ def _listed(name: str, values: Any) -> list[Any]:
 
 
 def read_prompt(prompt: Any, tokenizer: Any, vocabulary: int, longest: int) -> Prompt:
-    """Tokenize and check one prompt: a string, or {"prompt_token_ids": [...]}.
+    """Tokenize and check one prompt: a string, {"prompt": "..."} or {"prompt_token_ids": [...]},
+    the dicts with a "cache_salt" if they are to share cached prefixes only with its like.
 
     Raises:
         TypeError: another kind of object.
         ValueError: empty, longer than `longest` tokens, or ids outside the vocabulary.
     """
-    if isinstance(prompt, str):
-        read = Prompt(prompt, _tokenized(prompt, tokenizer, vocabulary))
-    elif isinstance(prompt, dict) and "prompt_token_ids" in prompt:
-        read = Prompt(prompt.get("prompt"), _checked_ids(prompt["prompt_token_ids"], vocabulary))
+    asked = {"prompt": prompt} if isinstance(prompt, str) else prompt
+    if isinstance(asked, dict) and "prompt_token_ids" in asked:
+        ids = _checked_ids(asked["prompt_token_ids"], vocabulary)
+        read = Prompt(asked.get("prompt"), ids, _salt(asked))
+    elif isinstance(asked, dict) and isinstance(asked.get("prompt"), str):
+        text = asked["prompt"]
+        read = Prompt(text, _tokenized(text, tokenizer, vocabulary), _salt(asked))
     else:
         raise TypeError(
-            'A prompt is a string or {"prompt_token_ids": [...]}, '
+            'A prompt is a string, {"prompt": "..."} or {"prompt_token_ids": [...]}, '
             f"not {type(prompt).__name__}: {prompt!r:.60}"
         )
     if not read.token_ids:
@@ -53,6 +59,13 @@ def read_prompt(prompt: Any, tokenizer: Any, vocabulary: int, longest: int) -> P
             "with room for one more. Shorten it or raise max_model_len."
         )
     return read
+
+
+def _salt(prompt: dict[str, Any]) -> str:
+    salt = prompt.get("cache_salt", "")
+    if not isinstance(salt, str) or ("cache_salt" in prompt and not salt):
+        raise TypeError(f"cache_salt must be a string that is not empty, not {salt!r:.60}.")
+    return salt
 
 
 def _tokenized(text: str, tokenizer: Any, vocabulary: int) -> list[int]:

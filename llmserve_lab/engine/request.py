@@ -29,6 +29,7 @@ class Request:
     params: SamplingParams
     arrival: float = 0.0  # set when it is queued
     priority: int = 0  # smaller is more urgent
+    cache_salt: str = ""  # only requests with the same one share cached prefixes
     number: int = 0  # in the order of arrival, where a scheduler needs one
     prompt: str | None = None  # its text, where it was given as text
     token_ids: list[int] = field(init=False)
@@ -36,6 +37,8 @@ class Request:
     num_reached_tokens: int = 0  # the most that were ever computed: a preemption loses them
     block_table: list[int] = field(default_factory=list)
     prefixes: list[Prefix] = field(default_factory=list)  # of the full, computed blocks
+    shares_blocks: bool = False  # since a fork, until it writes: its last block may be others' too
+    forks: list[Request] = field(default_factory=list)  # continuations that wait for this prompt
     status: Status = Status.WAITING
     finish_reason: str | None = None
     first_scheduled: float | None = None

@@ -60,6 +60,8 @@ class Scheduler:
     pool: BlockPool
     limits: Limits
     clock: Callable[[], float]
+    store: BlockStore | None
+    can_fork = True  # whether continuations of one prompt may share its blocks
     honours_priority = False  # whether Request.priority has a meaning here
     wake_at: float | None = None
     """Set with an empty step: when, on `clock`, there is something to run without a new request.
@@ -83,18 +85,19 @@ class Scheduler:
         store: BlockStore | None = None,
     ) -> None:
         """Called once by the engine, before any request. clock: the engine's, in seconds. store:
-        where blocks can be read and written, for a preemption that keeps them."""
+        where blocks can be copied; without one they are only counted."""
         if hasattr(self, "pool"):
             raise ValueError("This scheduler serves another engine: make a new one for this one.")
         self.preemption.bind(pool, store)
-        self.pool, self.limits, self.clock = pool, limits, clock
+        self.pool, self.limits, self.clock, self.store = pool, limits, clock, store
 
     def add(self, request: Request) -> None:
         """Queue a request."""
         self.waiting.append(request)
 
     def remove(self, request: Request) -> None:
-        """Forget a finished or aborted request, wherever it is; its blocks are free at once."""
+        """Forget a finished or aborted request, wherever it is; its blocks are free at once.
+        Continuations that still wait for its prompt go on with the first of them."""
         if request in self.running:
             self.running.remove(request)
         if request in self.waiting:
@@ -102,6 +105,16 @@ class Scheduler:
         self._release(request)
         self.preemption.forget(request)
         request.status = Status.FINISHED
+        heirs, request.forks = _unfinished(request.forks), []
+        if heirs:
+            heirs[0].forks = heirs[1:]
+            self.add(heirs[0])
+
+    def fork(self, request: Request) -> list[Request]:
+        """The prompt of `request` is computed: let the continuations that wait for it run on from
+        its blocks. Returns those that do; the others are queued, since they find no place."""
+        forks, request.forks = _unfinished(request.forks), []
+        return [fork for fork in forks if self._join(fork, request)]
 
     @property
     def has_work(self) -> bool:
@@ -146,12 +159,42 @@ class Scheduler:
         return True
 
     def _grow(self, request: Request, num_tokens: int) -> bool:
-        """Give a request blocks for its first `num_tokens` tokens, or none if too few are free."""
-        missing = self.pool.blocks_for(num_tokens) - len(request.block_table)
-        if missing > 0:
-            if missing > self.pool.num_free:
-                return False
-            request.block_table += self.pool.allocate(missing)
+        """Give a request blocks for its first `num_tokens` tokens, of its own where it will write,
+        or none if too few are free."""
+        table = request.block_table
+        missing = max(0, self.pool.blocks_for(num_tokens) - len(table))
+        shared = request.shares_blocks and self.pool.num_shared(table, request.num_computed_tokens)
+        if missing + shared > self.pool.num_free:
+            return False
+        if request.shares_blocks:
+            self._unshare(request)
+        if missing:
+            table += self.pool.allocate(missing, after=table[-1] if table else None)
+        return True
+
+    def _unshare(self, request: Request) -> None:
+        """Copy-on-write of the last block after a fork."""
+        copies = self.pool.make_writable(request.block_table, request.num_computed_tokens)
+        if self.store is not None and copies:
+            self.store.copy_blocks(copies)
+        request.shares_blocks = False
+
+    def _join(self, fork: Request, request: Request) -> bool:
+        """Let `fork` run on from the tokens that `request` has computed, or queue it."""
+        fork.num_computed_tokens = request.num_computed_tokens
+        num_blocks = self.pool.blocks_for(fork.num_computed_tokens)
+        fork.block_table = self.pool.fork(request.block_table[:num_blocks])
+        fork.prefixes = list(request.prefixes)
+        fork.shares_blocks = request.shares_blocks = True
+        full = len(self.running) >= self.limits.max_num_seqs
+        if full or (self._must_finish(fork) and not self._grow(fork, self._final_tokens(fork))):
+            self._release(fork)
+            fork.num_computed_tokens = 0
+            self.add(fork)
+            return False
+        fork.first_scheduled = request.first_scheduled
+        fork.num_reached_tokens = fork.num_computed_tokens
+        self._enter(fork)
         return True
 
     def _victim(self, request: Request) -> Request:
@@ -207,6 +250,8 @@ class Scheduler:
         if saved:
             self._grow(request, saved)
             self.preemption.restore(request)
+        else:
+            self.pool.note_lookup(len(request.token_ids), request.num_hit_tokens)
         return True
 
     def _fits(self, request: Request) -> bool:
@@ -224,20 +269,24 @@ class Scheduler:
 
     def _reuse_prefix(self, request: Request) -> None:
         known = () if request.is_being_scored else request.token_ids
-        blocks, prefixes = self.pool.match(known)
+        blocks, prefixes = self.pool.match(known, request.cache_salt)
         self.pool.share(blocks)
         request.block_table, request.prefixes = blocks, prefixes
         request.num_computed_tokens = request.num_hit_tokens = len(blocks) * self.pool.block_size
 
     def _release(self, request: Request) -> None:
         self.pool.release(request.block_table)
-        request.block_table, request.prefixes = [], []
+        request.block_table, request.prefixes, request.shares_blocks = [], [], False
 
     def _publish_full_blocks(self, request: Request) -> None:
         size = self.pool.block_size
         for index in range(len(request.prefixes), request.num_computed_tokens // size):
             tokens = request.token_ids[index * size : (index + 1) * size]
             parent = request.prefixes[-1] if request.prefixes else None
-            prefix = self.pool.extend(parent, tokens)
+            prefix = self.pool.extend(parent, tokens, request.cache_salt)
             self.pool.publish(request.block_table[index], prefix)
             request.prefixes.append(prefix)
+
+
+def _unfinished(requests: list[Request]) -> list[Request]:
+    return [request for request in requests if request.status is not Status.FINISHED]

@@ -19,6 +19,8 @@ class StaticBatchingScheduler(Scheduler):
     blocks, but nobody takes its place before the whole batch is done.
     """
 
+    can_fork = False  # every continuation is in the batch from the start, or in a later one
+
     def __init__(self, batch_size: int = 8, max_wait: float = 0.0) -> None:
         super().__init__()
         require_count("batch_size", batch_size, at_least=1)
@@ -56,6 +58,7 @@ class StaticBatchingScheduler(Scheduler):
                 break
             request = self.waiting.popleft()
             self._reuse_prefix(request)
+            self.pool.note_lookup(len(request.token_ids), request.num_hit_tokens)
             self._enter(request)
 
     def _unread(self) -> list[Request]:

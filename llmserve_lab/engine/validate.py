@@ -64,6 +64,11 @@ def _validate_item(item: Scheduled, scheduler: Scheduler, requests: dict[str, Re
             f"Request {request.request_id!r} has {request.num_uncomputed_tokens} tokens to "
             f"compute; {item.num_tokens} were scheduled."
         )
+    if request.shares_blocks and scheduler.pool.num_shared(request.block_table, item.start):
+        raise SchedulerError(
+            f"Request {request.request_id!r} would write into a block that others read; use _grow, "
+            "which copies it, or set can_fork = False."
+        )
     if len(request.block_table) < scheduler.pool.blocks_for(end):
         raise SchedulerError(
             f"Request {request.request_id!r} lacks blocks for its first {end} tokens."

@@ -9,6 +9,13 @@ END = 0
 LONGEST = 12  # tokens of a prompt, and of an output
 
 
+class Rows(list):
+    """Indexed by a list of rows, like a tensor."""
+
+    def __getitem__(self, rows):
+        return [super(Rows, self).__getitem__(row) for row in rows]
+
+
 class Counter:
     """Stands for the model and its KV cache: the next token is a function of all tokens so far, as
     they lie in the blocks. Whoever loses or overwrites a block changes the text."""
@@ -23,7 +30,7 @@ class Counter:
                 block = item.request.block_table[position // self.block_size]
                 token = item.request.token_ids[position]
                 self.blocks[block][position % self.block_size] = token
-        return [self._stored(item) for item in batch if item.samples]
+        return Rows(self._stored(item) for item in batch if item.samples)
 
     def _stored(self, item):
         tokens = [token for block in item.request.block_table for token in self.blocks[block]]
@@ -31,7 +38,7 @@ class Counter:
 
     def sample(self, logits, requests):
         assert len(logits) == len(requests)
-        return [next_token(tokens) for tokens in logits]
+        return [next_token(t, r.params.seed) for t, r in zip(logits, requests, strict=True)]
 
     def forget(self, request):
         pass
@@ -43,6 +50,10 @@ class Counter:
         for block, tokens in zip(blocks, content, strict=True):
             self.blocks[block] = list(tokens)
 
+    def copy_blocks(self, copies):
+        for source, destination in copies:
+            self.blocks[destination] = list(self.blocks[source])
+
     eos_token_ids = frozenset([END])
 
 
@@ -51,14 +62,14 @@ class Letters:
         return "".join(chr(ord("a") + token) for token in ids)
 
 
-def next_token(tokens):
-    return (7 * sum(tokens) + 3 * len(tokens)) % VOCABULARY
+def next_token(tokens, seed=None):
+    return (7 * sum(tokens) + 3 * len(tokens) + (seed or 0)) % VOCABULARY
 
 
-def expected_output(prompt, max_tokens, longest):
+def expected_output(prompt, max_tokens, longest, seed=None):
     tokens = list(prompt)
     while len(tokens) < min(len(prompt) + max_tokens, longest):
-        tokens.append(next_token(tokens))
+        tokens.append(next_token(tokens, seed))
         if tokens[-1] == END:
             break
     return tokens[len(prompt) :]

@@ -197,3 +197,41 @@ def test_two_engines_on_one_model(make_llm, prompts, expected):
     seen = [(a.token_id, b.token_id) for a, b in pairs]
     assert sorted(a for a, _ in seen) == sorted(token for tokens in expected for token in tokens)
     assert sorted(b for _, b in seen) == sorted(token for tokens in expected for token in tokens)
+
+
+def test_salts_keep_tenants_apart(make_llm, tiny):
+    """The same prompt under the same salt is found again, under another it is not."""
+    llm = make_llm(enable_prefix_caching=True)
+    prompt = list(range(1, 11))
+    wanted = greedy_tokens(tiny.model, prompt, MAX_TOKENS)
+    hits = []
+    for salt in ({}, {"cache_salt": "x"}, {"cache_salt": "y"}, {"cache_salt": "x"}, {}):
+        output = llm.generate({"prompt_token_ids": prompt, **salt}, GREEDY)[0]
+        assert output.outputs[0].token_ids == wanted
+        hits.append(output.metrics.num_hit_tokens)
+    assert hits == [0, 0, 0, 8, 8]
+    assert (llm.pool.prefix_cache_queries, llm.pool.prefix_cache_hits) == (50, 16)
+    assert llm.pool.hit_rate == 16 / 50
+
+
+def test_a_waiting_request_is_looked_up_once(make_llm):
+    """It tries every step to be admitted; the hit rate counts it when it is."""
+    llm = make_llm(enable_prefix_caching=True, num_blocks=5)
+    params = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
+    outputs = llm.generate(ids(list(range(1, 11)), list(range(11, 21))), params)
+    assert [output.metrics.num_preemptions for output in outputs] == [0, 0]
+    assert llm.pool.prefix_cache_queries == 20
+
+
+def test_a_prompt_may_be_a_dict_of_text(make_llm):
+    llm = make_llm()
+    plain = llm.generate("abc", GREEDY)[0]
+    assert llm.generate({"prompt": "abc", "cache_salt": "x"}, GREEDY)[0].outputs[0].text == (
+        plain.outputs[0].text
+    )
+
+
+@pytest.mark.parametrize("salt", ["", None, 3, b"x"])
+def test_a_salt_that_is_none_is_refused(make_llm, salt):
+    with pytest.raises(TypeError, match="cache_salt must be a string that is not empty"):
+        make_llm().generate({"prompt": "abc", "cache_salt": salt}, GREEDY)
