@@ -67,8 +67,8 @@ def soak_workload(count: int) -> Workload:
     """Random lengths, bursts and shared prefixes; a third of the clients leave."""
     prefix = SharedPrefix(Uniform(1, 20), count=5, share=0.5, skew=1.0)
     prompts, outputs = LogNormal(12, 1, 1, 90), LogNormal(6, 1, 1, 40)
-    drawn = Workload.draw(count, prompts, outputs, Gamma(0.4, 0.5), prefix)
-    return drawn.with_leavers(share=1 / 3, patience=10.0)
+    drawn = Workload.draw(count, prompts, outputs, Gamma(0.18, 0.5), prefix)
+    return drawn.with_leavers(share=1 / 3, patience=30.0)
 
 
 def accuracy(seconds: float) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from typing import Any
 from llmserve_lab.kv_cache import KVShape
 
 BYTES_16_BIT = 2
+EXPERTS = ".experts."  # in the names of transformers' expert weights
+EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts")  # in its configs
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,17 @@ class ModelSize:
 
     @classmethod
     def of(cls, name: str, model: Any) -> ModelSize:
-        """The size of a loaded transformers model (a dense one: experts are not told apart)."""
+        """The size of a loaded transformers model."""
         text = model.config.get_text_config()
         kv = KVShape.of(model.config)
         hidden = text.num_attention_heads * kv.head_dim
-        return cls(name, model.num_parameters(), hidden, kv, model.dtype.itemsize)
+        experts = [p.numel() for name, p in model.named_parameters() if EXPERTS in name]
+        counts = [getattr(text, name, None) or 1 for name in EXPERT_COUNTS] if experts else [1]
+        return cls(
+            name, model.num_parameters(), hidden, kv, model.dtype.itemsize,
+            expert_parameters=sum(experts), num_experts=max(counts),
+            experts_per_token=text.num_experts_per_tok if experts else 1,
+        )  # fmt: skip
 
     @property
     def num_heads(self) -> int:

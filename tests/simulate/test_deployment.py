@@ -113,6 +113,35 @@ def test_experts_that_no_token_chose_are_not_read():
     )
 
 
+def test_the_size_of_a_loaded_model(tiny):
+    size = ModelSize.of("tiny", tiny.model)
+    assert (size.hidden, size.num_heads, size.kv) == (32, 4, KVShape(2, 2, 8))
+    assert size.weight_bytes == 4 * sum(p.numel() for p in tiny.model.parameters())
+    assert size.active_parameters == size.parameters
+
+
+@pytest.mark.parametrize("kind", ["Mixtral", "Qwen3Moe"])
+def test_the_experts_of_a_loaded_model(kind):
+    import transformers
+
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, intermediate_size=48, moe_intermediate_size=48, head_dim=8,
+        num_local_experts=4, num_experts_per_tok=1,
+    )  # fmt: skip
+    size = ModelSize.of(kind, getattr(transformers, f"{kind}ForCausalLM")(config))
+    assert size.expert_parameters == 2 * 4 * 3 * 32 * 48
+    assert size.parameters - size.active_parameters == 3 / 4 * size.expert_parameters
+    assert (size.num_experts, size.experts_per_token) == (4, 1)
+
+
+def test_a_published_speed_is_the_share_that_the_docstring_says():
+    """gpt-fast: 104.9 tokens/s for Llama-2-7B in 16 bits on one A100, batch 1."""
+    assert "104.9 tokens/s, a share of 0.69" in " ".join(Deployment.__doc__.split())
+    seven = Deployment(ModelSize.llama2_7b(), GPUS["A100"], bandwidth_share=0.69)
+    assert 1 / seven.seconds(StepLoad.decode(1, 100)) == pytest.approx(104.9, rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
