@@ -8,8 +8,10 @@ from llmserve_lab.lazy import export
 
 if TYPE_CHECKING:
     from llmserve_lab.doctor import doctor
+    from llmserve_lab.engine.engine_metrics import EngineMetrics
     from llmserve_lab.engine.llm import LLM
     from llmserve_lab.engine.outputs import RequestOutput, TokenEvent
+    from llmserve_lab.engine.peak import measure_peak
     from llmserve_lab.engine.preemption import Recompute, SwapToHost
     from llmserve_lab.engine.priority import PriorityScheduler
     from llmserve_lab.engine.sampling_params import SamplingParams
@@ -23,6 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "LLM",
+    "EngineMetrics",
     "PriorityScheduler",
     "Recompute",
     "RequestOutput",
@@ -36,11 +39,13 @@ __all__ = [
     "Trace",
     "doctor",
     "load",
+    "measure_peak",
 ]
 
 export(
     __name__,
     {
+        "EngineMetrics": "llmserve_lab.engine.engine_metrics",
         "LLM": "llmserve_lab.engine.llm",
         "PriorityScheduler": "llmserve_lab.engine.priority",
         "Recompute": "llmserve_lab.engine.preemption",
@@ -55,5 +60,6 @@ export(
         "Trace": "llmserve_lab.engine.trace",
         "doctor": "llmserve_lab.doctor",
         "load": "llmserve_lab.models.load",
+        "measure_peak": "llmserve_lab.engine.peak",
     },
 )

@@ -20,6 +20,11 @@ class Capacity:
     block_size: int
     block_bytes: int
 
+    @property
+    def bytes_per_token(self) -> int:
+        """Keys and values of one token."""
+        return self.block_bytes // self.block_size
+
     @classmethod
     def plan(
         cls,

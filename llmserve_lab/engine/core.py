@@ -8,6 +8,7 @@ from typing import Any
 
 from llmserve_lab.engine.detokenizer import Detokenizer, NoText
 from llmserve_lab.engine.doorbell import Doorbell
+from llmserve_lab.engine.meter import Meter
 from llmserve_lab.engine.outputs import TokenEvent
 from llmserve_lab.engine.recorder import Recorder, view
 from llmserve_lab.engine.request import Request, Status
@@ -19,6 +20,7 @@ from llmserve_lab.engine.token_text import TokenText
 from llmserve_lab.engine.trace import RequestView
 from llmserve_lab.engine.validate import validate
 from llmserve_lab.engine.watchdog import Watchdog
+from llmserve_lab.engine.work import ModelWork
 
 Clock = Callable[[], float]
 
@@ -37,6 +39,7 @@ class Engine:
         clock: Clock,
         recorder: Recorder | None = None,
         doorbell: Doorbell | None = None,
+        work: ModelWork | None = None,
     ) -> None:
         self.runner, self.scheduler, self.sampler = runner, scheduler, sampler
         self.text = None if tokenizer is None else TokenText(tokenizer)
@@ -45,6 +48,7 @@ class Engine:
         self.clock, self.recorder = clock, recorder
         self.doorbell = Doorbell() if doorbell is None else doorbell
         self.watchdog = Watchdog()
+        self.meter = Meter(scheduler, clock, work)
         self._wake_at: float | None = None  # set by a step in which there was nothing to run yet
         self.requests: dict[str, Request] = {}  # unfinished ones
         self.detokenizers: dict[str, Detokenizer | NoText] = {}
@@ -125,19 +129,24 @@ class Engine:
         for item in batch:
             if item.request.first_scheduled is None:
                 item.request.first_scheduled = began
-        logits = self.runner.run(batch) if batch else None
+        with self.meter.timing("forward"):
+            logits = self.runner.run(batch) if batch else None
         try:
-            return self._commit(batch, logits, began)
+            events = self._commit(batch, logits, began)
+            self.meter.note_step(began, len(events))
+            return events
         except BaseException:  # which tokens were noted is unknown: nobody goes on from here
             self._to_abort.extend(self.requests)
             raise
 
     def _commit(self, batch: list[Scheduled], logits: Any, began: float) -> list[TokenEvent]:
+        self.meter.note_batch(batch)
         self.scheduler.commit(batch)
         sampling = [item.request for item in batch if item.samples]
         logits = self.scorer.note_prompts(batch, logits)
         logits, sampling = self._forked(logits, sampling)
-        tokens = self.sampler.sample(logits, sampling) if sampling else []
+        with self.meter.timing("sampling"):
+            tokens = self.sampler.sample(logits, sampling) if sampling else []
         self.scorer.note_outputs(logits, sampling, tokens)
         now = self.clock()
         pairs = zip(sampling, tokens, strict=True)
@@ -189,6 +198,7 @@ class Engine:
         self.detokenizers.pop(request.request_id, None)
         self.requests.pop(request.request_id, None)
         self.watchdog.reset()
+        self.meter.note_end(request)
         return seen
 
     def _carry_out_aborts(self) -> None:

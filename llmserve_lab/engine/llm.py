@@ -11,6 +11,7 @@ from typing import Any
 from llmserve_lab.engine.capacity import Capacity
 from llmserve_lab.engine.checks import require_count
 from llmserve_lab.engine.core import Clock, Engine
+from llmserve_lab.engine.engine_metrics import EngineMetrics
 from llmserve_lab.engine.outputs import CompletionOutput, RequestOutput, TokenEvent
 from llmserve_lab.engine.priority import priority_per_prompt
 from llmserve_lab.engine.prompts import (
@@ -24,11 +25,12 @@ from llmserve_lab.engine.recorder import Recorder
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.results import Results
 from llmserve_lab.engine.runner import ModelRunner
-from llmserve_lab.engine.sampler import Sampler
+from llmserve_lab.engine.sampler import Sampler, eos_token_ids
 from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.engine.scheduler import Limits, Scheduler
 from llmserve_lab.engine.trace import Trace
 from llmserve_lab.engine.validate import require_scheduler
+from llmserve_lab.engine.work import ModelWork
 from llmserve_lab.kv_cache import BlockPool, KVShape, PagedKVCache
 from llmserve_lab.models.load import LoadedModel, load
 
@@ -84,9 +86,9 @@ class LLM:
         self.scheduler.bind(self.pool, limits, clock, runner.cache)
         self._recorder = Recorder() if trace else None
         self._engine = Engine(
-            runner, self.scheduler,
-            Sampler(self._eos_token_ids()), self.tokenizer, self.capacity.max_model_len,
-            clock, self._recorder,
+            runner, self.scheduler, Sampler(eos_token_ids(self.model, self.tokenizer)),
+            self.tokenizer, self.capacity.max_model_len, clock, self._recorder,
+            work=ModelWork.of(loaded.model, self.capacity.bytes_per_token),
         )  # fmt: skip
         self._ids = count()
         self._open: dict[str, Results] = {}  # by request id: the calls that are under way
@@ -106,6 +108,15 @@ class LLM:
         if self._recorder is None:
             raise ValueError("This engine keeps no trace: make it with LLM(..., trace=True).")
         return self._recorder.trace
+
+    @property
+    def metrics(self) -> EngineMetrics:
+        """What this engine has done so far; see also `measure_peak`."""
+        return self._engine.meter.snapshot()
+
+    def reset_metrics(self) -> None:
+        """Count from here on, as after a warm-up."""
+        self._engine.meter.reset()
 
     @property
     def has_work(self) -> bool:
@@ -241,12 +252,6 @@ class LLM:
             shape, self.capacity.num_blocks, block_size, self.model.dtype, self.model.device
         )
         return ModelRunner(self.model, cache, attention_backend)
-
-    def _eos_token_ids(self) -> frozenset[int]:
-        ids = self.model.generation_config.eos_token_id
-        if ids is None:
-            ids = self.tokenizer.eos_token_id
-        return frozenset([] if ids is None else [ids] if isinstance(ids, int) else ids)
 
 
 def _loaded(model: Any, dtype: Any, device: Any) -> LoadedModel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmserve_lab.engine.draws import draw, uniform
 from llmserve_lab.engine.filters import probabilities
@@ -35,6 +35,14 @@ class Sampler:
             weights = probabilities(logits[drawn], [request.params for request in chosen])
             tokens[drawn] = draw(weights, _uniforms(chosen).to(weights.device))
         return tokens.tolist()
+
+
+def eos_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+    """The tokens that end a text: as the model's generation settings say, else the tokenizer."""
+    ids = model.generation_config.eos_token_id
+    if ids is None:
+        ids = tokenizer.eos_token_id
+    return frozenset([] if ids is None else [ids] if isinstance(ids, int) else ids)
 
 
 def _uniforms(requests: list[Request]) -> torch.Tensor:
