@@ -34,6 +34,7 @@ from llmserve_lab.simulate import (
     calibrate,
     run_live,
 )
+from llmserve_lab.simulate.clock import CpuClock
 
 RESULTS = Path(__file__).parent / "results"
 MODEL = "lab-target"
@@ -71,16 +72,17 @@ def soak_workload(count: int) -> Workload:
     return drawn.with_leavers(share=1 / 3, patience=30.0)
 
 
-def accuracy(seconds: float) -> dict[str, Any]:
+def accuracy(seconds: float, clock: Callable[[], float]) -> dict[str, Any]:
     """Calibrate, then serve each workload twice on the real engine and once in simulation."""
     import torch
 
-    machine = calibrate(MODEL, seconds)
-    print(f"{MODEL} on {machine.conditions}; warm-up: one run before each measured one")
+    machine = calibrate(MODEL, seconds, clock=clock)
+    kind = "CPU" if isinstance(clock, CpuClock) else "wall"
+    print(f"{MODEL} on {machine.conditions}, {kind} time; each first run only warms up")
     at_once = Simulator(machine).run(workloads(1.0)["all at once"][0])
     rows = {}
     for name, (workload, settings) in workloads(LOAD * at_once.request_throughput).items():
-        rows[name] = _compare(machine, workload, settings)
+        rows[name] = _compare(machine, workload, settings | {"clock": clock})
         _print_row(name, rows[name])
     worst_spread = max(row["live_spread"] for row in rows.values())
     errors = {m: median(abs(row["error"][m]) for row in rows.values()) for m in LIMITS}
@@ -90,7 +92,8 @@ def accuracy(seconds: float) -> dict[str, Any]:
         f"live runs repeat within {worst_spread:.0%}:", "quiet" if quiet else "too noisy to judge"
     )
     return {
-        "conditions": machine.conditions, "threads": torch.get_num_threads(), "quiet": quiet,
+        "conditions": machine.conditions, "clock": kind,
+        "threads": torch.get_num_threads(), "quiet": quiet,
         "median_error": errors, "within": {m: errors[m] <= limit for m, limit in LIMITS.items()},
         "workloads": rows,
     }  # fmt: skip
@@ -103,6 +106,7 @@ def _compare(
     from llmserve_lab import LLM
 
     live = [_figures(run_live(LLM(MODEL, **settings), workload)) for _ in range(3)][1:]
+    settings.pop("clock")
     simulated = _figures(Simulator(machine, **settings).run(workload))
     measured = {m: (live[0][m] + live[1][m]) / 2 for m in LIMITS}
     return {
@@ -179,10 +183,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="of calibration")
     parser.add_argument("--count", type=int, help="requests of speed and soak")
     parser.add_argument("--threads", type=int, default=1, help="of torch")
+    parser.add_argument("--cpu-time", action="store_true", help="instead of wall time")
     parser.add_argument("--save", action="store_true", help="keep the result as JSON")
     chosen = parser.parse_args()
     runs: dict[str, Callable[[], dict[str, Any]]] = {
-        "accuracy": lambda: accuracy(chosen.seconds),
+        "accuracy": lambda: accuracy(
+            chosen.seconds, CpuClock() if chosen.cpu_time else time.perf_counter
+        ),
         "speed": lambda: speed(chosen.count or MANY),
         "soak": lambda: soak(chosen.count or SOAK),
     }

@@ -53,3 +53,16 @@ class WallClock:
         left = seconds - self._clock()
         if left > 0:
             time.sleep(left)
+
+
+class CpuClock:
+    """CPU time of this process: what a single-threaded engine takes, whatever else the machine is
+    busy with. Waits by spending it."""
+
+    def __call__(self) -> float:
+        return time.process_time()
+
+    def wait_until(self, seconds: float) -> None:
+        """Be busy until this time."""
+        while time.process_time() < seconds:
+            pass
