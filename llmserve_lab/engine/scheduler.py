@@ -6,12 +6,11 @@ one.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
 
+from llmserve_lab.engine.batch import Limits, Scheduled
+from llmserve_lab.engine.block_tables import BlockTables
 from llmserve_lab.engine.checks import require_count
 from llmserve_lab.engine.preemption import BlockStore, Recompute, require_preemption
 from llmserve_lab.engine.request import Request, Status
@@ -19,28 +18,6 @@ from llmserve_lab.engine.request_queue import RequestQueue
 from llmserve_lab.kv_cache import BlockPool
 
 MAX_PREEMPTIONS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a step may hold: sequences, and tokens over all of them; and what a request may."""
-
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    max_model_len: int = sys.maxsize  # tokens of prompt and output
-
-
-class Scheduled(NamedTuple):
-    """`num_tokens` tokens of `request`, from position `start` on, run in this step."""
-
-    request: Request
-    start: int
-    num_tokens: int
-
-    @property
-    def samples(self) -> bool:
-        """Whether the step ends with a new token for this request."""
-        return self.start + self.num_tokens == len(self.request.token_ids)
 
 
 class Scheduler:
@@ -60,7 +37,7 @@ class Scheduler:
     pool: BlockPool
     limits: Limits
     clock: Callable[[], float]
-    store: BlockStore | None
+    tables: BlockTables
     can_fork = True  # whether continuations of one prompt may share its blocks
     honours_priority = False  # whether Request.priority has a meaning here
     wake_at: float | None = None
@@ -89,7 +66,8 @@ class Scheduler:
         if hasattr(self, "pool"):
             raise ValueError("This scheduler serves another engine: make a new one for this one.")
         self.preemption.bind(pool, store)
-        self.pool, self.limits, self.clock, self.store = pool, limits, clock, store
+        self.pool, self.limits, self.clock = pool, limits, clock
+        self.tables = BlockTables(pool, store)
 
     def add(self, request: Request) -> None:
         """Queue a request."""
@@ -116,6 +94,20 @@ class Scheduler:
         forks, request.forks = _unfinished(request.forks), []
         return [fork for fork in forks if self._join(fork, request)]
 
+    def start_over(self, requests: Iterable[Request]) -> None:
+        """Free every block and queue all of `requests` again: nothing is known any more of who
+        owned what."""
+        requests = list(requests)
+        parts_later = {fork for request in requests for fork in request.forks}
+        self.running.clear()
+        self.waiting.clear()
+        self.tables.start_over(requests)
+        for request in requests:
+            self.preemption.forget(request)
+            request.status = Status.WAITING
+            if request not in parts_later:
+                self.add(request)
+
     @property
     def has_work(self) -> bool:
         return bool(self.waiting or self.running)
@@ -133,7 +125,7 @@ class Scheduler:
         for request, start, num_tokens in batch:
             request.num_computed_tokens = start + num_tokens
             if self.pool.enable_prefix_caching:
-                self._publish_full_blocks(request)
+                self.tables.publish(request)
 
     def _schedule_running(self) -> list[Scheduled]:
         batch: list[Scheduled] = []
@@ -151,7 +143,7 @@ class Scheduler:
     def _make_room(self, request: Request, count: int) -> bool:
         """Allocate blocks for `count` more tokens; preempt others while there are too few. False
         if `request` itself had to go."""
-        while not self._grow(request, request.num_computed_tokens + count):
+        while not self.tables.grow(request, request.num_computed_tokens + count):
             victim = self._victim(request)
             self._preempt(victim)
             if victim is request:
@@ -159,33 +151,12 @@ class Scheduler:
         return True
 
     def _grow(self, request: Request, num_tokens: int) -> bool:
-        """Give a request blocks for its first `num_tokens` tokens, of its own where it will write,
-        or none if too few are free."""
-        table = request.block_table
-        missing = max(0, self.pool.blocks_for(num_tokens) - len(table))
-        shared = request.shares_blocks and self.pool.num_shared(table, request.num_computed_tokens)
-        if missing + shared > self.pool.num_free:
-            return False
-        if request.shares_blocks:
-            self._unshare(request)
-        if missing:
-            table += self.pool.allocate(missing, after=table[-1] if table else None)
-        return True
-
-    def _unshare(self, request: Request) -> None:
-        """Copy-on-write of the last block after a fork."""
-        copies = self.pool.make_writable(request.block_table, request.num_computed_tokens)
-        if self.store is not None and copies:
-            self.store.copy_blocks(copies)
-        request.shares_blocks = False
+        """Give a request blocks for its first `num_tokens` tokens, or none if too few are free."""
+        return self.tables.grow(request, num_tokens)
 
     def _join(self, fork: Request, request: Request) -> bool:
         """Let `fork` run on from the tokens that `request` has computed, or queue it."""
-        fork.num_computed_tokens = request.num_computed_tokens
-        num_blocks = self.pool.blocks_for(fork.num_computed_tokens)
-        fork.block_table = self.pool.fork(request.block_table[:num_blocks])
-        fork.prefixes = list(request.prefixes)
-        fork.shares_blocks = request.shares_blocks = True
+        self.tables.share(request, fork)
         full = len(self.running) >= self.limits.max_num_seqs
         if full or (self._must_finish(fork) and not self._grow(fork, self._final_tokens(fork))):
             self._release(fork)
@@ -240,7 +211,7 @@ class Scheduler:
         compute would fit as well; else nothing."""
         saved = self.preemption.saved_tokens(request)
         if not saved:
-            self._reuse_prefix(request)
+            self.tables.reuse_prefix(request)
         if not self._fits(request):
             self._release(request)
             request.num_computed_tokens = 0
@@ -267,25 +238,8 @@ class Scheduler:
         capacity = self.pool.num_blocks * self.pool.block_size
         return min(longest, self.limits.max_model_len, capacity)
 
-    def _reuse_prefix(self, request: Request) -> None:
-        known = () if request.is_being_scored else request.token_ids
-        blocks, prefixes = self.pool.match(known, request.cache_salt)
-        self.pool.share(blocks)
-        request.block_table, request.prefixes = blocks, prefixes
-        request.num_computed_tokens = request.num_hit_tokens = len(blocks) * self.pool.block_size
-
     def _release(self, request: Request) -> None:
-        self.pool.release(request.block_table)
-        request.block_table, request.prefixes, request.shares_blocks = [], [], False
-
-    def _publish_full_blocks(self, request: Request) -> None:
-        size = self.pool.block_size
-        for index in range(len(request.prefixes), request.num_computed_tokens // size):
-            tokens = request.token_ids[index * size : (index + 1) * size]
-            parent = request.prefixes[-1] if request.prefixes else None
-            prefix = self.pool.extend(parent, tokens, request.cache_salt)
-            self.pool.publish(request.block_table[index], prefix)
-            request.prefixes.append(prefix)
+        self.tables.release(request)
 
 
 def _unfinished(requests: list[Request]) -> list[Request]:

@@ -57,7 +57,7 @@ class StaticBatchingScheduler(Scheduler):
             if free < 0:
                 break
             request = self.waiting.popleft()
-            self._reuse_prefix(request)
+            self.tables.reuse_prefix(request)
             self.pool.note_lookup(len(request.token_ids), request.num_hit_tokens)
             self._enter(request)
 
