@@ -168,25 +168,24 @@ class Engine:
     def _append(self, request: Request, token: int, now: float) -> TokenEvent:
         request.token_ids.append(token)
         request.token_times.append(now)
+        count = request.num_output_tokens
         detokenizer = self.detokenizers[request.request_id]
-        may_stop = request.num_output_tokens >= request.params.min_tokens
-        text = detokenizer.append(token, may_stop)
-        request.finish_reason = self._finish_reason(request, token, detokenizer.stopped)
-        if request.finish_reason is not None:
+        text = detokenizer.append(token, count >= request.params.min_tokens)
+        reason = self._finish_reason(request, token, count, detokenizer.stopped)
+        if reason is not None:
             text += detokenizer.finish()
-            request.finish_reason = "stop" if detokenizer.stopped else request.finish_reason
-        return TokenEvent(
-            request.request_id, request.num_output_tokens - 1, token, text,
-            request.finish_reason, now, request.logprobs[-1] if request.logprobs else None,
-        )  # fmt: skip
+            request.finish_reason = reason = "stop" if detokenizer.stopped else reason
+        logprob = request.logprobs[-1] if request.logprobs else None
+        return TokenEvent(request.request_id, count - 1, token, text, reason, now, logprob)
 
-    def _finish_reason(self, request: Request, token: int, stopped: bool) -> str | None:
+    def _finish_reason(self, request: Request, token: int, count: int, stopped: bool) -> str | None:
+        """Why the request ends with `token`, its output token number `count`, if it does."""
         params = request.params
-        early = request.num_output_tokens < params.min_tokens
-        ends = token in self.sampler.eos_token_ids and not params.ignore_eos
-        if not early and (ends or stopped or token in (params.stop_token_ids or ())):
-            return "stop"
-        at_limit = request.num_output_tokens >= params.max_tokens
+        if count >= params.min_tokens:
+            ends = not params.ignore_eos and token in self.sampler.eos_token_ids
+            if ends or stopped or token in (params.stop_token_ids or ()):
+                return "stop"
+        at_limit = count >= params.max_tokens
         return "length" if at_limit or len(request.token_ids) >= self.max_model_len else None
 
     def _retire(self, request: Request) -> RequestView:
