@@ -9,6 +9,7 @@ from llmserve_lab.lazy import export
 if TYPE_CHECKING:
     from llmserve_lab.doctor import doctor
     from llmserve_lab.engine.engine_metrics import EngineMetrics
+    from llmserve_lab.engine.errors import SchedulerError
     from llmserve_lab.engine.llm import LLM
     from llmserve_lab.engine.outputs import RequestOutput, TokenEvent
     from llmserve_lab.engine.peak import measure_peak
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from llmserve_lab.engine.scheduler import Scheduled, Scheduler
     from llmserve_lab.engine.static_scheduler import StaticBatchingScheduler
     from llmserve_lab.engine.trace import Trace
-    from llmserve_lab.engine.validate import SchedulerError
     from llmserve_lab.models.load import load
 
 __version__ = "0.1.0"
@@ -53,7 +53,7 @@ export(
         "SamplingParams": "llmserve_lab.engine.sampling_params",
         "Scheduled": "llmserve_lab.engine.scheduler",
         "Scheduler": "llmserve_lab.engine.scheduler",
-        "SchedulerError": "llmserve_lab.engine.validate",
+        "SchedulerError": "llmserve_lab.engine.errors",
         "StaticBatchingScheduler": "llmserve_lab.engine.static_scheduler",
         "SwapToHost": "llmserve_lab.engine.preemption",
         "TokenEvent": "llmserve_lab.engine.outputs",

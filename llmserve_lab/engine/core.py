@@ -10,6 +10,7 @@ from llmserve_lab.engine.detokenizer import Detokenizer, NoText
 from llmserve_lab.engine.doorbell import Doorbell
 from llmserve_lab.engine.meter import Meter
 from llmserve_lab.engine.outputs import TokenEvent
+from llmserve_lab.engine.ownership import repair
 from llmserve_lab.engine.recorder import Recorder, view
 from llmserve_lab.engine.request import Request, Status
 from llmserve_lab.engine.runner import ModelRunner
@@ -120,9 +121,7 @@ class Engine:
 
     def _compute(self) -> list[TokenEvent]:
         began = self.clock()
-        batch = self.scheduler.schedule()
-        validate(batch, self.scheduler, self.requests)
-        self.watchdog.note(batch, self.requests)
+        batch = self._next_batch()
         if not batch and self.scheduler.wake_at is not None:
             self._wake_at = self.scheduler.wake_at
             return []
@@ -138,6 +137,17 @@ class Engine:
         except BaseException:  # which tokens were noted is unknown: nobody goes on from here
             self._to_abort.extend(self.requests)
             raise
+
+    def _next_batch(self) -> list[Scheduled]:
+        """What the scheduler chose, checked. Where it failed half-way, no block is left lost."""
+        try:
+            batch = self.scheduler.schedule()
+            validate(batch, self.scheduler, self.requests)
+            self.watchdog.note(batch, self.requests)
+        except BaseException:
+            repair(self.scheduler, self.requests)
+            raise
+        return batch
 
     def _commit(self, batch: list[Scheduled], logits: Any, began: float) -> list[TokenEvent]:
         self.meter.note_batch(batch)

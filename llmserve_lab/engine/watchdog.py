@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from llmserve_lab.engine.errors import SchedulerError
 from llmserve_lab.engine.request import Request
-from llmserve_lab.engine.validate import SchedulerError
 
 PATIENCE = 8  # steps that may compute nothing new, beside those that compute lost tokens again
 

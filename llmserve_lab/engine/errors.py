@@ -1,0 +1,5 @@
+"""Errors of the engine that a caller may want to tell apart."""
+
+
+class SchedulerError(RuntimeError):
+    """The scheduler broke a rule; the message names the request and the rule."""
