@@ -60,9 +60,8 @@ def byte_tokenizer():
 
 def fill_with_nan(llm):
     """Make every slot NaN except the null block: whoever reads an unwritten one is found out."""
-    cache = llm._engine.runner.cache
-    for tensor in (*cache.keys, *cache.values):
-        tensor[: cache.null_slot] = float("nan")
+    for part in llm._engine.runner.cache.by_block():
+        part[:-1] = float("nan") if part.is_floating_point() else part.new_tensor(255)
 
 
 @pytest.fixture

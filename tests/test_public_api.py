@@ -19,7 +19,7 @@ VLLM_SAMPLING = {
 VLLM_ENGINE = {
     "dtype": "auto", "max_model_len": None, "max_num_seqs": 64, "max_num_batched_tokens": 2048,
     "block_size": 16, "enable_prefix_caching": False, "gpu_memory_utilization": 0.9,
-    "kv_cache_memory_bytes": None,
+    "kv_cache_memory_bytes": None, "kv_cache_dtype": "auto",
 }  # fmt: skip
 OURS = {"num_blocks": None, "scheduler": None, "trace": False, "device": "auto"}
 

@@ -15,23 +15,26 @@ AUTO = "auto"
 BACKENDS = ("reference", "cpu")
 
 
-def attention_backend(name: str, device: torch.device, dtype: torch.dtype) -> Attention:
+def attention_backend(
+    name: str, device: torch.device, dtype: torch.dtype, quantized_kv: bool = False
+) -> Attention:
     """The attention function called `name`; "auto" takes the fastest that works here.
 
-    "reference": plain torch, any device and dtype. "cpu": a Numba kernel, float32 on a CPU.
+    "reference": plain torch, any device and dtype, and a quantized KV cache. "cpu": a Numba kernel,
+    float32 on a CPU.
 
     Raises:
-        ValueError: no such backend, or one that does not work on this device and dtype.
+        ValueError: no such backend, or one that does not work on this device, dtype and cache.
     """
+    why_not = "the KV cache is quantized" if quantized_kv else why_not_cpu(device, dtype)
     if name == AUTO:
-        name = "reference" if why_not_cpu(device, dtype) else "cpu"
+        name = "reference" if why_not else "cpu"
     if name not in BACKENDS:
         raise ValueError(
             f"There is no attention backend {name!r}; use {AUTO!r} or one of {', '.join(BACKENDS)}."
         )
-    reason = why_not_cpu(device, dtype) if name == "cpu" else ""
-    if reason:
-        raise ValueError(f"The cpu attention backend does not work here: {reason}.")
+    if name == "cpu" and why_not:
+        raise ValueError(f"The cpu attention backend does not work here: {why_not}.")
     module = import_module(f"llmserve_lab.attention.{name}")
     return module.paged_attention
 

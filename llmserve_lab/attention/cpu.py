@@ -10,6 +10,7 @@ from numba import njit
 
 from llmserve_lab.attention.metadata import BatchMetadata
 from llmserve_lab.attention.reference import attend_chunks
+from llmserve_lab.kv_cache import PagedKVCache
 
 if TYPE_CHECKING:
     import torch
@@ -38,15 +39,16 @@ def _singles(
     """One query token per request. Returns (singles, heads, head dim)."""
     import torch
 
-    rows = queries[batch.single_rows]
+    cache, rows = batch.cache, queries[batch.single_rows]
+    assert isinstance(cache, PagedKVCache)
     output = torch.empty_like(rows)
     _decode(
         rows.numpy(),
-        batch.cache.keys[layer].numpy(),
-        batch.cache.values[layer].numpy(),
+        cache.keys[layer].numpy(),
+        cache.values[layer].numpy(),
         batch.single_tables.numpy(),
         batch.single_contexts.numpy(),
-        batch.cache.block_size,
+        cache.block_size,
         scaling,
         output.numpy(),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from llmserve_lab.kv_cache import PagedKVCache, slots_of
+from llmserve_lab.kv_cache import KVCache, slots_of
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,7 @@ class BatchMetadata:
     """A flattened batch over one cache. Single-token segments (decode) are read together, padded to
     the longest; the others (prefill chunks) one by one."""
 
-    def __init__(self, cache: PagedKVCache, segments: list[Segment], device: torch.device) -> None:
+    def __init__(self, cache: KVCache, segments: list[Segment], device: torch.device) -> None:
         self.cache, self.segments, self.device = cache, segments, device
         self.chunks = [s for s in segments if s.num_tokens > 1]
         self.singles = [s for s in segments if s.num_tokens == 1]

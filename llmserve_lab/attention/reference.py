@@ -49,12 +49,11 @@ def _singles(
     layer: int, queries: torch.Tensor, batch: BatchMetadata, scaling: float
 ) -> torch.Tensor:
     """One query token per request, all requests at once. Returns (singles, heads, head dim)."""
-    past_keys = batch.cache.keys[layer][batch.single_slots]  # (singles, context, KV heads, dim)
-    past_values = batch.cache.values[layer][batch.single_slots]
+    keys, values = batch.cache.read(layer, batch.single_slots)  # (singles, context, KV heads, dim)
     return _attend(
         queries[batch.single_rows].unsqueeze(2),  # (singles, heads, 1, dim)
-        past_keys.transpose(1, 2),
-        past_values.transpose(1, 2),
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
         batch.single_mask,
         scaling,
     ).squeeze(2)
@@ -64,12 +63,12 @@ def _chunk(
     layer: int, queries: torch.Tensor, batch: BatchMetadata, index: int, scaling: float
 ) -> torch.Tensor:
     """Several query tokens of one request. Returns (tokens, heads, head dim)."""
-    slots = batch.chunk_slots[index]
+    keys, values = batch.cache.read(layer, batch.chunk_slots[index])
     return (
         _attend(
             queries.transpose(0, 1)[None],  # (1, heads, tokens, dim)
-            batch.cache.keys[layer][slots].transpose(0, 1)[None],
-            batch.cache.values[layer][slots].transpose(0, 1)[None],
+            keys.transpose(0, 1)[None],
+            values.transpose(0, 1)[None],
             batch.chunk_masks[index][None, None],
             scaling,
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 from llmserve_lab.engine.checks import require_count, require_number
 from llmserve_lab.kv_cache import KVShape
+from llmserve_lab.kv_cache.shape import AUTO
 
 CPU_CACHE_BYTES = 256 * 2**20
 
@@ -35,6 +36,7 @@ class Capacity:
         num_blocks: int | None,
         memory_bytes: int | None,
         gpu_share: float,
+        kv_cache_dtype: str = AUTO,
     ) -> Capacity:
         """Choose what is not given: the model's own context, and as many blocks as memory allows
         and `max_num_seqs` full sequences could use."""
@@ -42,8 +44,8 @@ class Capacity:
         longest = context if max_model_len is None else max_model_len
         require_count("max_model_len", longest, at_least=2, at_most=context)
         require_number("gpu_memory_utilization", gpu_share, 0.0, 1.0)
-        per_token = KVShape.of(model.config).bytes_per_token(model.dtype.itemsize)
-        block_bytes = per_token * block_size
+        shape = KVShape.of(model.config)
+        block_bytes = shape.block_bytes(block_size, model.dtype.itemsize, kv_cache_dtype)
         if memory_bytes is not None:
             require_count("kv_cache_memory_bytes", memory_bytes, at_least=block_bytes)
         if num_blocks is None:

@@ -31,7 +31,7 @@ from llmserve_lab.engine.scheduler import Limits, Scheduler
 from llmserve_lab.engine.trace import Trace
 from llmserve_lab.engine.validate import require_scheduler
 from llmserve_lab.engine.work import ModelWork
-from llmserve_lab.kv_cache import BlockPool, KVShape, PagedKVCache
+from llmserve_lab.kv_cache import BlockPool, KVShape, make_kv_cache
 from llmserve_lab.models.load import LoadedModel, load
 
 
@@ -40,8 +40,9 @@ class LLM:
 
     model: a name or folder for `load`, or what `load` returned. max_model_len: tokens of prompt and
     output together. num_blocks: size of the KV cache, else from `kv_cache_memory_bytes` or the
-    device's memory. attention_backend: "auto", "cpu" or "reference". scheduler: a `Scheduler` of
-    your own. trace: keep a snapshot of every step.
+    device's memory. kv_cache_dtype: "auto" (the model's), "int8" or "int4". attention_backend:
+    "auto", "cpu" or "reference". scheduler: a `Scheduler` of your own. trace: keep a snapshot of
+    every step.
 
     Raises:
         ValueError, TypeError: a setting that makes no sense, by name.
@@ -60,6 +61,7 @@ class LLM:
         block_size: int = 16,
         num_blocks: int | None = None,
         kv_cache_memory_bytes: int | None = None,
+        kv_cache_dtype: str = "auto",
         gpu_memory_utilization: float = 0.9,
         enable_prefix_caching: bool = False,
         attention_backend: str = "auto",
@@ -77,11 +79,11 @@ class LLM:
         self.model, self.tokenizer = loaded.model, loaded.tokenizer
         self.capacity = Capacity.plan(
             loaded.model, max_model_len, max_num_seqs, block_size, num_blocks,
-            kv_cache_memory_bytes, gpu_memory_utilization,
+            kv_cache_memory_bytes, gpu_memory_utilization, kv_cache_dtype,
         )  # fmt: skip
         self.pool = BlockPool(self.capacity.num_blocks, block_size, enable_prefix_caching)
         self.scheduler = Scheduler() if scheduler is None else require_scheduler(scheduler)
-        runner = self._runner(block_size, attention_backend)
+        runner = self._runner(kv_cache_dtype, attention_backend)
         limits = Limits(max_num_seqs, max_num_batched_tokens, self.capacity.max_model_len)
         self.scheduler.bind(self.pool, limits, clock, runner.cache)
         self._recorder = Recorder() if trace else None
@@ -246,11 +248,11 @@ class LLM:
             else:
                 call.note(event)
 
-    def _runner(self, block_size: int, attention_backend: str) -> ModelRunner:
-        shape = KVShape.of(self.model.config)
-        cache = PagedKVCache(
-            shape, self.capacity.num_blocks, block_size, self.model.dtype, self.model.device
-        )
+    def _runner(self, kv_cache_dtype: str, attention_backend: str) -> ModelRunner:
+        cache = make_kv_cache(
+            kv_cache_dtype, KVShape.of(self.model.config), self.capacity.num_blocks,
+            self.capacity.block_size, self.model.dtype, self.model.device,
+        )  # fmt: skip
         return ModelRunner(self.model, cache, attention_backend)
 
 

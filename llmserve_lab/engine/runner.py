@@ -8,7 +8,7 @@ from llmserve_lab.attention import BatchMetadata, Segment, attention_backend, pa
 from llmserve_lab.attention.backend import AUTO
 from llmserve_lab.engine.scheduler import Scheduled
 from llmserve_lab.engine.scorer import scored
-from llmserve_lab.kv_cache import PagedKVCache
+from llmserve_lab.kv_cache import KVCache, QuantizedKVCache
 
 if TYPE_CHECKING:
     import torch
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 class ModelRunner:
     """Runs a transformers model over a flattened batch, through a paged KV cache."""
 
-    def __init__(self, model: Any, cache: PagedKVCache, attention: str = AUTO) -> None:
+    def __init__(self, model: Any, cache: KVCache, attention: str = AUTO) -> None:
         self.model, self.cache = model, cache
         self.device = model.device
-        self.attention = attention_backend(attention, model.device, model.dtype)
+        self.attention = attention_backend(
+            attention, model.device, model.dtype, isinstance(cache, QuantizedKVCache)
+        )
 
     def run(self, batch: list[Scheduled]) -> torch.Tensor:
         """Compute the batch's tokens. Returns (rows, vocabulary) logits: one row for each item with

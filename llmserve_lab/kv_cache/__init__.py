@@ -11,18 +11,22 @@ from llmserve_lab.kv_cache.contiguous import (
 )
 from llmserve_lab.kv_cache.paged import PagedKVCache, slots_of
 from llmserve_lab.kv_cache.prefix import Prefix
+from llmserve_lab.kv_cache.quantized import KVCache, QuantizedKVCache, make_kv_cache
 from llmserve_lab.kv_cache.shape import KVShape
 
 __all__ = [
     "BlockPool",
     "ContiguousAllocator",
     "ContiguousKVCache",
+    "KVCache",
     "KVShape",
     "MemoryMap",
     "OutOfBlocksError",
     "OutOfMemoryError",
     "PagedKVCache",
     "Prefix",
+    "QuantizedKVCache",
     "Region",
+    "make_kv_cache",
     "slots_of",
 ]

@@ -6,6 +6,23 @@ from dataclasses import dataclass
 from typing import Any
 
 KEYS_AND_VALUES = 2
+AUTO = "auto"
+BITS = {"int8": 8, "int4": 4}
+GRID_BYTES = 4  # a scale and an offset, float16 each
+
+
+def bits_of(kv_cache_dtype: str) -> int | None:
+    """Bits per code, or None where the cache keeps the model's dtype.
+
+    Raises:
+        ValueError: no such dtype.
+    """
+    if kv_cache_dtype == AUTO:
+        return None
+    if kv_cache_dtype not in BITS:
+        names = ", ".join(map(repr, (AUTO, *BITS)))
+        raise ValueError(f"kv_cache_dtype must be one of {names}, not {kv_cache_dtype!r}.")
+    return BITS[kv_cache_dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +46,12 @@ class KVShape:
         return (
             KEYS_AND_VALUES * self.num_layers * self.num_kv_heads * self.head_dim * bytes_per_value
         )
+
+    def block_bytes(self, block_size: int, itemsize: int, kv_cache_dtype: str = AUTO) -> int:
+        """Bytes of one block of all layers, scales included. itemsize: of the model's dtype."""
+        bits = bits_of(kv_cache_dtype)
+        if bits is None:
+            return block_size * self.bytes_per_token(itemsize)
+        codes = KEYS_AND_VALUES * block_size * -(-self.head_dim * bits // 8)
+        grids = (self.head_dim + block_size) * GRID_BYTES  # keys per channel, values per token
+        return self.num_layers * self.num_kv_heads * (codes + grids)
