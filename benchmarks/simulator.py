@@ -72,8 +72,9 @@ def soak_workload(count: int) -> Workload:
     return drawn.with_leavers(share=1 / 3, patience=30.0)
 
 
-def accuracy(seconds: float, clock: Callable[[], float]) -> dict[str, Any]:
-    """Calibrate, then serve each workload twice on the real engine and once in simulation."""
+def accuracy(seconds: float, clock: Callable[[], float], each: bool) -> dict[str, Any]:
+    """Calibrate, then serve each workload twice on the real engine and once in simulation. each:
+    calibrate again before every workload."""
     import torch
 
     machine = calibrate(MODEL, seconds, clock=clock)
@@ -82,6 +83,7 @@ def accuracy(seconds: float, clock: Callable[[], float]) -> dict[str, Any]:
     at_once = Simulator(machine).run(workloads(1.0)["all at once"][0])
     rows = {}
     for name, (workload, settings) in workloads(LOAD * at_once.request_throughput).items():
+        machine = calibrate(MODEL, seconds, clock=clock) if each else machine
         rows[name] = _compare(machine, workload, settings | {"clock": clock})
         _print_row(name, rows[name])
     worst_spread = max(row["live_spread"] for row in rows.values())
@@ -184,11 +186,12 @@ def main() -> None:
     parser.add_argument("--count", type=int, help="requests of speed and soak")
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     parser.add_argument("--cpu-time", action="store_true", help="instead of wall time")
+    parser.add_argument("--each", action="store_true", help="calibrate before every workload")
     parser.add_argument("--save", action="store_true", help="keep the result as JSON")
     chosen = parser.parse_args()
     runs: dict[str, Callable[[], dict[str, Any]]] = {
         "accuracy": lambda: accuracy(
-            chosen.seconds, CpuClock() if chosen.cpu_time else time.perf_counter
+            chosen.seconds, CpuClock() if chosen.cpu_time else time.perf_counter, chosen.each
         ),
         "speed": lambda: speed(chosen.count or MANY),
         "soak": lambda: soak(chosen.count or SOAK),

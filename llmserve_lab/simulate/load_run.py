@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from llmserve_lab.engine.core import Engine
 from llmserve_lab.engine.doorbell import Doorbell
@@ -66,7 +67,14 @@ class LoadRun:
                     self._clock.wait_until(self._feed.next_time)
         finally:
             self._engine.doorbell = ordinary
+            self._give_up()
         return self._result(self._num_steps - alarm.num_waits)
+
+    def _give_up(self) -> None:
+        """After an error: leave nothing behind. There is nothing to do at the end of a run."""
+        for request_id in self._open:
+            self._engine.abort(request_id)
+        self._engine.abort_asked()
 
     def _result(self, num_steps: int) -> LoadResult:
         recorder = self._engine.recorder
@@ -76,7 +84,9 @@ class LoadRun:
         )  # fmt: skip
 
     def _next_time(self) -> float:
-        """When the next request comes or the next client leaves."""
+        """When the next request comes or the next client leaves that is still here."""
+        while self._leaving and self._leaving[0][1] not in self._open:
+            heapq.heappop(self._leaving)
         leaving = self._leaving[0][0] if self._leaving else math.inf
         return min(self._feed.next_time, leaving)
 
@@ -100,7 +110,7 @@ class LoadRun:
         request = Request(
             self._next_id(),
             self._prompts.make(ask, self._number),
-            SamplingParams(temperature=0.0, max_tokens=ask.output_tokens, ignore_eos=True),
+            _greedy(ask.output_tokens),
             priority=ask.priority,
         )
         self._engine.add(request, arrival)
@@ -130,3 +140,9 @@ class LoadRun:
         reason = event.finish_reason or ""
         self._outcomes.append(Outcome(ask, request.request_id, reason, metrics_of(request)))
         self._feed.ended(self._clock())
+
+
+@lru_cache(maxsize=1024)
+def _greedy(max_tokens: int) -> SamplingParams:
+    """The likeliest tokens, to the full length."""
+    return SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)

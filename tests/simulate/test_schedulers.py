@@ -40,6 +40,16 @@ def test_a_client_may_leave_while_a_static_batch_waits(make_simulator):
     assert (first.finish_reason, second.metrics.first_scheduled) == ("abort", 25.0)
 
 
+def test_clients_that_were_served_and_leave_later_wake_nobody(make_simulator):
+    """A scheduler that is woken again and again for nothing is taken for one in a loop."""
+    served = [Ask(0.0, 1, 1, abort_after=100.0 + i) for i in range(20)]
+    static = StaticBatchingScheduler(batch_size=20, max_wait=1000.0)
+    workload = Workload((*served, Ask(50.0, 8, 1)))
+    result = make_simulator(scheduler=static).run(workload)
+    assert result.outcomes[-1].metrics.first_scheduled == 1050.0
+    assert len(result.finished) == 21
+
+
 def test_a_static_batch_that_waits_for_ever_ends_with_the_clients(make_simulator):
     static = StaticBatchingScheduler(batch_size=3, max_wait=1e6)
     workload = Workload((Ask(1.0, 8, 1, abort_after=2.0), Ask(2.0, 8, 1, abort_after=7.0)))

@@ -15,7 +15,6 @@ from llmserve_lab.simulate import (
     LogNormal,
     Poisson,
     SharedPrefix,
-    Simulator,
     StepLoad,
     Uniform,
     Workload,
@@ -151,9 +150,10 @@ class Hoarder(Scheduler):
         return []
 
 
-def test_a_scheduler_that_never_runs_anything_is_named(machine):
+def test_a_scheduler_that_never_runs_anything_is_named_and_nothing_is_left(make_simulator):
+    simulator = make_simulator(scheduler=Hoarder())
     with pytest.raises(SchedulerError, match="chose nothing"):
-        Simulator(machine, scheduler=Hoarder()).run(asks((0.0, 1, 1)))
+        simulator.run(asks((0.0, 1, 1)))
 
 
 @pytest.mark.parametrize(
