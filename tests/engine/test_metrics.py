@@ -114,3 +114,71 @@ def test_the_metrics_of_n_are_those_of_the_last_to_end(timed):
     (output,) = llm.generate("abc", many)
     assert output.metrics == output.outputs[2].metrics
     assert output.metrics.e2e == 60
+
+
+def test_preempted_before_its_first_token(timed):
+    """Half of its prompt was read when it had to go: it waited, and its user felt all of it."""
+    from llmserve_lab import Scheduler
+
+    class Rude(Scheduler):
+        """Sends the first request away in the second step."""
+
+        steps = 0
+
+        def schedule(self):
+            batch = super().schedule()
+            self.steps += 1
+            if self.steps == 2:
+                self._preempt(batch.pop(0).request)
+            return batch
+
+    llm, _ = timed(max_num_batched_tokens=4, scheduler=Rude())
+    metrics = llm.generate("a" * 8 + "b", params(3))[0].metrics
+    assert metrics.num_preemptions == 1
+    assert metrics.queue_time == 0
+    assert metrics.ttft == 40  # 4 tokens; then, from the beginning, 4, 4 and 1
+    assert metrics.token_times == (40, 50, 60)
+
+
+@pytest.mark.parametrize("kind", ["recompute", "swap"])
+def test_no_token_is_timed_twice_or_lost(timed, kind):
+    from llmserve_lab import Recompute, Scheduler, SwapToHost
+
+    preemption = Recompute() if kind == "recompute" else SwapToHost(num_blocks=6)
+    llm, clock = timed(num_blocks=6, block_size=4, scheduler=Scheduler(preemption))
+    outputs = llm.generate(["abcd", "wxyz", "ef"], params(12))
+    assert sum(output.metrics.num_preemptions for output in outputs) > 1
+    for output in outputs:
+        metrics = output.metrics
+        assert len(metrics.token_times) == 12
+        assert all(gap >= 10 for gap in metrics.inter_token_gaps)
+        assert metrics.ttft + sum(metrics.inter_token_gaps) == metrics.e2e
+        assert metrics.ttft == metrics.token_times[0] - metrics.arrival
+        assert metrics.tpot * 11 == pytest.approx(sum(metrics.inter_token_gaps))
+    assert max(output.metrics.e2e for output in outputs) == clock.now
+
+
+def test_events_and_results_tell_the_same_times(timed):
+    llm, _ = timed(num_blocks=3, block_size=4)
+    outputs = llm.generate(["abcd", "wxyz"], params(6))
+    began = llm._engine.clock.now
+    events = list(llm.stream(["abcd", "wxyz"], params(6)))
+    for output, name in zip(outputs, ("2", "3"), strict=True):
+        times = [event.seconds - began for event in events if event.request_id == name]
+        assert tuple(times) == output.metrics.token_times
+
+
+def test_text_that_is_held_back_delays_no_token(timed):
+    llm, _ = timed()
+    text = llm.generate("abc", params(4))[0].outputs[0].text
+    held = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True, stop=[text + "~"])
+    assert llm.generate("abc", held)[0].metrics.inter_token_gaps == (10, 10, 10)
+
+
+def test_continuations_have_their_first_token_together(timed):
+    llm, clock = timed(max_num_batched_tokens=4)
+    clock.now = 7.0
+    many = SamplingParams(n=3, seed=0, max_tokens=2, ignore_eos=True)
+    (output,) = llm.generate("abcdefgh", many)
+    for one in output.outputs:
+        assert (one.metrics.arrival, one.metrics.queue_time, one.metrics.ttft) == (7, 0, 20)
