@@ -113,9 +113,10 @@ def _model(source: str, dtype: Any, options: dict[str, Any]) -> Any:
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
         with _no_progress_bar(when=Path(source).is_dir()):
-            model, found = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
     except ValueError as error:
         raise ValueError(f"{source} could not be loaded: {_first_line(error)}.") from error
+    model, found = loaded
     wrong = sorted(map(str, (*found["missing_keys"], *found["mismatched_keys"])))
     if wrong:
         what = f"{len(wrong)} missing or of a wrong shape, the first is {wrong[0]}"
