@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from llmserve_lab.doctor import doctor
     from llmserve_lab.engine.engine_metrics import EngineMetrics
     from llmserve_lab.engine.errors import SchedulerError
+    from llmserve_lab.engine.kv_use import KVUse
     from llmserve_lab.engine.llm import LLM
     from llmserve_lab.engine.outputs import RequestOutput, TokenEvent
     from llmserve_lab.engine.peak import measure_peak
     from llmserve_lab.engine.preemption import Recompute, SwapToHost
     from llmserve_lab.engine.priority import PriorityScheduler
+    from llmserve_lab.engine.reserving_scheduler import ReservingScheduler
     from llmserve_lab.engine.sampling_params import SamplingParams
     from llmserve_lab.engine.scheduler import Scheduled, Scheduler
     from llmserve_lab.engine.static_scheduler import StaticBatchingScheduler
@@ -26,9 +28,11 @@ __version__ = "0.1.0"
 __all__ = [
     "LLM",
     "EngineMetrics",
+    "KVUse",
     "PriorityScheduler",
     "Recompute",
     "RequestOutput",
+    "ReservingScheduler",
     "SamplingParams",
     "Scheduled",
     "Scheduler",
@@ -46,10 +50,12 @@ export(
     __name__,
     {
         "EngineMetrics": "llmserve_lab.engine.engine_metrics",
+        "KVUse": "llmserve_lab.engine.kv_use",
         "LLM": "llmserve_lab.engine.llm",
         "PriorityScheduler": "llmserve_lab.engine.priority",
         "Recompute": "llmserve_lab.engine.preemption",
         "RequestOutput": "llmserve_lab.engine.outputs",
+        "ReservingScheduler": "llmserve_lab.engine.reserving_scheduler",
         "SamplingParams": "llmserve_lab.engine.sampling_params",
         "Scheduled": "llmserve_lab.engine.scheduler",
         "Scheduler": "llmserve_lab.engine.scheduler",
