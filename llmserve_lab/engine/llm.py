@@ -12,6 +12,7 @@ from llmserve_lab.engine.capacity import Capacity
 from llmserve_lab.engine.checks import require_count
 from llmserve_lab.engine.core import Clock, Engine
 from llmserve_lab.engine.engine_metrics import EngineMetrics
+from llmserve_lab.engine.logprob import Entry
 from llmserve_lab.engine.outputs import CompletionOutput, RequestOutput, TokenEvent
 from llmserve_lab.engine.priority import priority_per_prompt
 from llmserve_lab.engine.prompts import (
@@ -201,6 +202,7 @@ class LLM:
 
     def _requests(self, prompt: Prompt, params: SamplingParams, priority: int) -> list[Request]:
         number = next(self._ids)
+        scores: list[Entry | None] = []
         requests = [
             Request(
                 f"{number}" if params.n == 1 else f"{number}.{index}",
@@ -209,6 +211,7 @@ class LLM:
                 priority=priority,
                 cache_salt=prompt.cache_salt,
                 prompt=prompt.text,
+                prompt_logprobs=scores,
             )
             for index in range(params.n)
         ]

@@ -44,7 +44,8 @@ class Request:
     first_scheduled: float | None = None
     token_times: list[float] = field(default_factory=list)
     logprobs: list[Entry] = field(default_factory=list)  # per output token, where asked for
-    prompt_logprobs: list[Entry | None] = field(default_factory=list)  # of the tokens run so far
+    prompt_logprobs: list[Entry | None] = field(default_factory=list)
+    """Of the prompt tokens run so far, where asked for; one list for all continuations."""
     num_preemptions: int = 0
     num_hit_tokens: int = 0  # that the latest admission found computed, outputs included
 

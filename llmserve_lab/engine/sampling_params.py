@@ -150,13 +150,9 @@ class SamplingParams:
         return bool(self.min_tokens or self.allowed_token_ids or self.logit_bias or self.penalises)
 
     def continuation(self, index: int) -> SamplingParams:
-        """The settings of one of `n` continuations: its own seed, and n = 1. Only the first is
-        asked for the prompt's logprobs, which all share."""
+        """The settings of one of `n` continuations: its own seed, and n = 1."""
         seed = None if self.seed is None else (self.seed + index) % (LARGEST_SEED + 1)
-        alone = replace(self, n=1, seed=seed)
-        if index > 0:
-            alone._set("prompt_logprobs", None)
-        return alone
+        return replace(self, n=1, seed=seed)
 
     @property
     def stop_strings(self) -> tuple[str, ...]:

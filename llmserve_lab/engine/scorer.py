@@ -43,7 +43,8 @@ class Scorer:
         entries = self._entries(logits[first:], tokens, counts)
         for (request, position), entry in zip(positions, entries, strict=True):
             missing = position + 1 - len(request.prompt_logprobs)
-            request.prompt_logprobs += [*[None] * missing, entry]
+            if missing >= 0:  # else a continuation of the same prompt has noted it
+                request.prompt_logprobs += [*[None] * missing, entry]
         return logits[:first]
 
     def note_outputs(self, logits: Any, requests: list[Request], tokens: list[int]) -> None:

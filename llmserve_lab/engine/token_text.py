@@ -26,6 +26,7 @@ class TokenText:
     def __init__(self, tokenizer: Any) -> None:
         self._backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         self._bytes = TokenBytes(self._backend) if is_byte_level(self._backend) else None
+        self._names: dict[int, str] = {}
 
     def stream(self, prompt_token_ids: Sequence[int]) -> TextStream:
         """The text of the tokens that come after a prompt, as if decoded without it."""
@@ -39,7 +40,9 @@ class TokenText:
 
     def name(self, token_id: int) -> str:
         """One token as it reads alone, special ones too."""
-        return self._backend.decode([token_id], skip_special_tokens=False)
+        if token_id not in self._names:
+            self._names[token_id] = self._backend.decode([token_id], skip_special_tokens=False)
+        return self._names[token_id]
 
 
 def is_byte_level(backend: Any) -> bool:

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from llmserve_lab import SamplingParams
+from llmserve_lab import SamplingParams, StaticBatchingScheduler
 from tests.engine.reference import ids, tokens_of
 
 PROMPTS = [[5, 9, 2, 7, 9, 9, 1, 1, 30], [1], list(range(20, 40)), [3, 3, 3, 8]]
@@ -144,11 +144,41 @@ def test_equally_likely_tokens_share_a_rank():
     assert ranks == {1: 1, 3: 2, **dict.fromkeys(ranks.keys() - {1, 3}, 3)}
 
 
-def test_continuations_share_the_prompts_scores(make_llm, tiny):
-    many = params(n=3, temperature=1.0, seed=2, logprobs=1, prompt_logprobs=1)
-    (output,) = make_llm().generate(ids(PROMPTS[0]), many)
+MANY = params(n=3, temperature=1.0, seed=2, logprobs=1, prompt_logprobs=1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"max_num_batched_tokens": 2},
+        {"max_num_seqs": 1},
+        {"num_blocks": 5},
+        {"scheduler": StaticBatchingScheduler(batch_size=3)},
+    ],
+    ids=["forked", "in chunks", "one by one", "preempted", "each alone"],
+)
+def test_continuations_share_the_prompts_scores(make_llm, tiny, settings):
+    (output,) = make_llm(**settings).generate(ids(PROMPTS[0]), MANY)
     assert_scores(output.prompt_logprobs, tiny, PROMPTS[0], 0, 1)
     assert len({one.token_ids for one in output.outputs}) > 1
+    for one in output.outputs:
+        assert_scores(one.logprobs, tiny, [*PROMPTS[0], *one.token_ids], 9, 1)
+
+
+def test_the_next_continuation_goes_on_when_the_first_is_aborted(make_llm, tiny):
+    llm = make_llm(max_num_batched_tokens=4)
+    run, steps = llm._engine.runner.run, itertools.count(1)
+
+    def run_and_abort(batch):
+        if next(steps) == 2:
+            llm.abort("0.0")
+        return run(batch)
+
+    llm._engine.runner.run = run_and_abort
+    (output,) = llm.generate(ids(PROMPTS[0]), MANY)
+    assert [one.finish_reason for one in output.outputs] == ["abort", "length", "length"]
+    assert_scores(output.prompt_logprobs, tiny, PROMPTS[0], 0, 1)
     for one in output.outputs:
         assert_scores(one.logprobs, tiny, [*PROMPTS[0], *one.token_ids], 9, 1)
 
