@@ -90,6 +90,8 @@ class SwapToHost(Recompute):
                 "SwapToHost copies blocks: bind the scheduler with the KV cache that holds them, "
                 "or preempt with Recompute()."
             )
+        if hasattr(self, "pool"):
+            raise ValueError("This SwapToHost serves another scheduler: make a new one.")
         self.pool, self.store = pool, store
 
     def save(self, request: Request) -> None:

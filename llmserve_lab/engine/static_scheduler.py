@@ -7,7 +7,8 @@ from typing import Any
 
 from llmserve_lab.engine.checks import require_count, require_number
 from llmserve_lab.engine.request import Request
-from llmserve_lab.engine.scheduler import Scheduled, Scheduler
+from llmserve_lab.engine.scheduler import Limits, Scheduled, Scheduler
+from llmserve_lab.kv_cache import BlockPool
 
 
 class StaticBatchingScheduler(Scheduler):
@@ -27,12 +28,12 @@ class StaticBatchingScheduler(Scheduler):
         require_number("max_wait", max_wait, 0.0, math.inf)
         self.batch_size, self.max_wait = batch_size, max_wait
 
-    def bind(self, *args: Any, **options: Any) -> None:
-        super().bind(*args, **options)
+    def bind(self, pool: BlockPool, limits: Limits, *args: Any, **options: Any) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens"):
-            limit = getattr(self.limits, name)
+            limit = getattr(limits, name)
             if self.batch_size > limit:
                 raise ValueError(f"batch_size ({self.batch_size}) is above {name} ({limit}).")
+        super().bind(pool, limits, *args, **options)
 
     def schedule(self) -> list[Scheduled]:
         """The next step of the batch that is under way, or the first of the next one."""

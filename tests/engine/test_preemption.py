@@ -161,3 +161,10 @@ def test_swapping_needs_something_to_copy():
 
     with pytest.raises(ValueError, match="SwapToHost copies blocks"):
         Scheduler(SwapToHost(4)).bind(BlockPool(4, 2), WIDE)
+
+
+def test_host_memory_belongs_to_one_scheduler():
+    swap = SwapToHost(4)
+    build(4, 2, WIDE, scheduler=Scheduler(swap))
+    with pytest.raises(ValueError, match="serves another scheduler"):
+        build(4, 2, WIDE, scheduler=Scheduler(swap))

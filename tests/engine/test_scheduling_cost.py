@@ -11,6 +11,7 @@ from llmserve_lab.engine.scheduler import Limits
 from llmserve_lab.engine.validate import validate
 from llmserve_lab.engine.watchdog import Watchdog
 from llmserve_lab.kv_cache import BlockPool
+from tests.engine.counting_model import build
 
 KINDS = {
     "fcfs": lambda running: Scheduler(),
@@ -98,6 +99,20 @@ def test_the_work_of_a_step_is_linear_in_the_running_requests(kind):
     calls = [calls_of(Server(kind, running, 10).step)[0] for running in (64, 128, 256)]
     assert calls[2] - calls[1] <= 2.1 * (calls[1] - calls[0])
     assert calls[2] < 4.1 * calls[0]
+
+
+def test_a_step_of_the_engine_is_blind_to_the_queue_too():
+    engines = []
+    for queued in (10, 10_000):
+        engine = build(600, 16, Limits(16, 10**6))
+        engine.clock.now = 1.0
+        for number in range(16 + queued):
+            engine.add(Request(f"{number}", [1] * 20, PARAMS))
+        engine.step()
+        engines.append(engine)
+    few, many = engines
+    for _ in range(3):
+        assert calls_of(few.step) == calls_of(many.step)
 
 
 def test_the_count_sees_a_scan():

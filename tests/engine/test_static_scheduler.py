@@ -111,8 +111,10 @@ def test_a_batch_holds_what_fits_to_its_end_so_nobody_is_preempted():
 
 @pytest.mark.parametrize("limits", [Limits(4, 64), Limits(64, 4)])
 def test_a_batch_larger_than_the_limits_is_refused(limits):
+    scheduler = StaticBatchingScheduler(8)
     with pytest.raises(ValueError, match=r"batch_size \(8\) is above max_num_"):
-        engine_of(batch_size=8, limits=limits)
+        build(32, 2, limits, scheduler=scheduler)
+    build(32, 2, WIDE, scheduler=scheduler)
 
 
 @pytest.mark.parametrize(
