@@ -32,9 +32,9 @@ class Scorer:
         """Score prompt tokens. logits: what the runner returned, the rows to sample from and then
         one for each position of `scored`. Returns the rows to sample from."""
         positions = [(item.request, position) for item in batch for position in scored(item)]
-        for request in (item.request for item in batch):
-            if request.params.prompt_logprobs is not None and not request.prompt_logprobs:
-                request.prompt_logprobs.append(None)  # nothing precedes the first token
+        for item in batch:
+            if item.request.params.prompt_logprobs is not None:
+                _skip(item)
         if not positions:
             return logits
         tokens = [request.prompt_token_ids[position + 1] for request, position in positions]
@@ -42,9 +42,8 @@ class Scorer:
         first = len(logits) - len(positions)
         entries = self._entries(logits[first:], tokens, counts)
         for (request, position), entry in zip(positions, entries, strict=True):
-            missing = position + 1 - len(request.prompt_logprobs)
-            if missing >= 0:  # else a continuation of the same prompt has noted it
-                request.prompt_logprobs += [*[None] * missing, entry]
+            if position + 1 == len(request.prompt_logprobs):
+                request.prompt_logprobs.append(entry)  # else another continuation has done it
         return logits[:first]
 
     def note_outputs(self, logits: Any, requests: list[Request], tokens: list[int]) -> None:
@@ -84,6 +83,13 @@ class Scorer:
                 rank = place + 1
             found[token] = Logprob(score, rank, self._token_name(token))
         return found
+
+
+def _skip(item: Scheduled) -> None:
+    """Nothing can be said of the first token, nor of those whose logits were not computed."""
+    known = item.request.prompt_logprobs
+    unknown = min(item.start + 1, item.request.num_prompt_tokens) - len(known)
+    known += [None] * unknown
 
 
 def scored(item: Scheduled) -> range:

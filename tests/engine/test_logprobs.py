@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from llmserve_lab import SamplingParams, StaticBatchingScheduler
+from llmserve_lab.engine.request import Request
 from tests.engine.reference import ids, tokens_of
 
 PROMPTS = [[5, 9, 2, 7, 9, 9, 1, 1, 30], [1], list(range(20, 40)), [3, 3, 3, 8]]
@@ -72,6 +73,21 @@ def test_under_preemption(make_llm, tiny, num_blocks, budget):
         assert_scores(output.outputs[0].logprobs, tiny, tokens, len(prompt), 1)
 
 
+def test_a_scheduler_that_skips_cached_tokens_all_the_same(make_llm, tiny, monkeypatch):
+    """Their logits were never computed: nothing is said of them, and the rest stays in place."""
+    monkeypatch.setattr(Request, "is_being_scored", False)
+    llm = make_llm(enable_prefix_caching=True)
+    llm.generate(ids(PROMPTS[0]), params())
+    (output,) = llm.generate(ids(PROMPTS[0]), params(prompt_logprobs=1))
+    assert output.metrics.num_hit_tokens == 8
+    assert output.prompt_logprobs == (None,) * 9
+    (output,) = llm.generate(ids([*PROMPTS[0][:8], 3, 4, 5]), params(prompt_logprobs=1))
+    rows = reference(tiny, [*PROMPTS[0][:8], 3, 4, 5])
+    assert output.prompt_logprobs[:9] == (None,) * 9
+    for position, token in ((9, 4), (10, 5)):
+        assert_entry(output.prompt_logprobs[position], rows[position - 1], token, 1)
+
+
 def test_a_scored_prompt_beside_others_changes_no_text(make_llm):
     plain = tokens_of(make_llm().generate(ids(*PROMPTS), params()))
     mixed = [params(prompt_logprobs=0), params(), params(logprobs=2), params(echo=True)]
@@ -133,7 +149,6 @@ def test_names_of_tokens(make_llm):
 
 
 def test_equally_likely_tokens_share_a_rank():
-    from llmserve_lab.engine.request import Request
     from llmserve_lab.engine.scorer import Scorer
 
     request = Request("r", [1], SamplingParams(logprobs=4))
