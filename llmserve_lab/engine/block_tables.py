@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from llmserve_lab.engine.preemption import BlockStore
 from llmserve_lab.engine.request import Request
-from llmserve_lab.kv_cache import BlockPool
+from llmserve_lab.kv_cache import BlockAllocator
 
 
 class BlockTables:
     """Gives requests their blocks and takes them back. store: where blocks can be copied; without
     one they are only counted."""
 
-    def __init__(self, pool: BlockPool, store: BlockStore | None = None) -> None:
+    def __init__(self, pool: BlockAllocator, store: BlockStore | None = None) -> None:
         self.pool, self.store = pool, store
 
     def grow(self, request: Request, num_tokens: int) -> bool:
@@ -70,9 +70,9 @@ class BlockTables:
 
     def start_over(self, requests: list[Request]) -> None:
         """Free every block and forget what it held, whoever owned it."""
-        for block, references in enumerate(self.pool.refs()):
-            self.pool.release([block] * references)
-        self.pool.release(self.pool.allocate(self.pool.num_blocks))
         for request in requests:
             request.block_table, request.prefixes, request.shares_blocks = [], [], False
             request.num_computed_tokens = 0
+        for block, references in enumerate(self.pool.refs()):
+            self.pool.release([block] * references)
+        self.pool.release(self.pool.allocate(self.pool.num_blocks))

@@ -14,6 +14,7 @@ from llmserve_lab.engine.core import Clock, Engine
 from llmserve_lab.engine.engine_metrics import EngineMetrics
 from llmserve_lab.engine.logprob import Entry
 from llmserve_lab.engine.outputs import CompletionOutput, RequestOutput, TokenEvent
+from llmserve_lab.engine.own_pool import require_pool
 from llmserve_lab.engine.priority import priority_per_prompt
 from llmserve_lab.engine.prompts import (
     Prompt,
@@ -32,8 +33,10 @@ from llmserve_lab.engine.scheduler import Limits, Scheduler
 from llmserve_lab.engine.trace import Trace
 from llmserve_lab.engine.validate import require_scheduler
 from llmserve_lab.engine.work import ModelWork
-from llmserve_lab.kv_cache import BlockPool, KVShape, make_kv_cache
+from llmserve_lab.kv_cache import BlockAllocator, BlockPool, KVShape, make_kv_cache
 from llmserve_lab.models.load import LoadedModel, load
+
+BLOCK_SIZE = 16
 
 
 class LLM:
@@ -42,7 +45,8 @@ class LLM:
     model: a name or folder for `load`, or what `load` returned. max_model_len: tokens of prompt and
     output together. num_blocks: size of the KV cache, else from `kv_cache_memory_bytes` or the
     device's memory. kv_cache_dtype: "auto" (the model's), "int8" or "int4". attention_backend:
-    "auto", "cpu" or "reference". scheduler: a `Scheduler` of your own. trace: keep a snapshot of
+    "auto", "cpu" or "reference". scheduler: a `Scheduler` of your own. block_pool: a
+    `BlockAllocator` of your own, which decides num_blocks and block_size. trace: keep a snapshot of
     every step.
 
     Raises:
@@ -59,7 +63,7 @@ class LLM:
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
         max_num_batched_tokens: int = 2048,
-        block_size: int = 16,
+        block_size: int = BLOCK_SIZE,
         num_blocks: int | None = None,
         kv_cache_memory_bytes: int | None = None,
         kv_cache_dtype: str = "auto",
@@ -67,6 +71,7 @@ class LLM:
         enable_prefix_caching: bool = False,
         attention_backend: str = "auto",
         scheduler: Scheduler | None = None,
+        block_pool: BlockAllocator | None = None,
         trace: bool = False,
         clock: Clock = time.perf_counter,
     ) -> None:
@@ -76,13 +81,19 @@ class LLM:
             ("block_size", block_size),
         ):
             require_count(name, value, at_least=1)
+        if block_pool is not None:
+            given = block_size if block_size != BLOCK_SIZE else None
+            require_pool(block_pool, num_blocks, given, enable_prefix_caching)
+            num_blocks, block_size = block_pool.num_blocks, block_pool.block_size
         loaded = _loaded(model, dtype, device)
         self.model, self.tokenizer = loaded.model, loaded.tokenizer
         self.capacity = Capacity.plan(
             loaded.model, max_model_len, max_num_seqs, block_size, num_blocks,
             kv_cache_memory_bytes, gpu_memory_utilization, kv_cache_dtype,
         )  # fmt: skip
-        self.pool = BlockPool(self.capacity.num_blocks, block_size, enable_prefix_caching)
+        if block_pool is None:
+            block_pool = BlockPool(self.capacity.num_blocks, block_size, enable_prefix_caching)
+        self.pool = block_pool
         self.scheduler = Scheduler() if scheduler is None else require_scheduler(scheduler)
         runner = self._runner(kv_cache_dtype, attention_backend)
         limits = Limits(max_num_seqs, max_num_batched_tokens, self.capacity.max_model_len)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 
 from llmserve_lab.engine.batch import Scheduled
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.scheduler import Scheduler
-from llmserve_lab.kv_cache import BlockPool
+from llmserve_lab.kv_cache import BlockAllocator
 
 SHOWN = 3  # names in a message
 
 
-def broken_rule(requests: Iterable[Request], pool: BlockPool) -> str | None:
+def broken_rule(requests: Iterable[Request], pool: BlockAllocator) -> str | None:
     """What is wrong with the block tables, in a sentence. `requests` are all that hold blocks;
     O(blocks in use and in the pool)."""
     references = pool.refs()
@@ -43,7 +44,7 @@ def _wrong_block(block: object, references: tuple[int, ...]) -> str | None:
     return None if references[block] else "which is free: it was released, or never allocated"
 
 
-def overwritten(item: Scheduled, pool: BlockPool, references: tuple[int, ...]) -> int | None:
+def overwritten(item: Scheduled, pool: BlockAllocator, references: tuple[int, ...]) -> int | None:
     """A block that others read too and that this item would write into."""
     first = item.start // pool.block_size
     for block in item.request.block_table[first : pool.blocks_for(item.start + item.num_tokens)]:
@@ -54,6 +55,8 @@ def overwritten(item: Scheduled, pool: BlockPool, references: tuple[int, ...]) -
 
 def repair(scheduler: Scheduler, requests: dict[str, Request]) -> None:
     """After a scheduler failed half-way: if blocks are lost or held twice, everybody starts over,
-    with no block and nothing computed."""
+    with no block and nothing computed. A pool that is broken itself cannot be repaired; then the
+    first error is the one to tell."""
     if broken_rule(requests.values(), scheduler.pool) is not None:
-        scheduler.start_over(requests.values())
+        with suppress(Exception):
+            scheduler.start_over(requests.values())

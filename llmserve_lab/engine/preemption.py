@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from llmserve_lab.engine.checks import require_count
 from llmserve_lab.engine.request import Request
-from llmserve_lab.kv_cache import BlockPool
+from llmserve_lab.kv_cache import BlockAllocator
 
 
 class BlockStore(Protocol):
@@ -26,7 +26,7 @@ class BlockStore(Protocol):
 class Recompute:
     """Keep nothing: the tokens are computed again, most of them in one prefill."""
 
-    def bind(self, pool: BlockPool, store: BlockStore | None) -> None:
+    def bind(self, pool: BlockAllocator, store: BlockStore | None) -> None:
         """Called once, before any request."""
 
     def save(self, request: Request) -> None:
@@ -70,7 +70,7 @@ class SwapToHost(Recompute):
     num_swapped_out, num_swapped_in: blocks copied so far.
     """
 
-    pool: BlockPool
+    pool: BlockAllocator
     store: BlockStore
 
     def __init__(self, num_blocks: int) -> None:
@@ -84,7 +84,7 @@ class SwapToHost(Recompute):
         """Blocks in host memory."""
         return sum(saved.num_blocks for saved in self._saved.values())
 
-    def bind(self, pool: BlockPool, store: BlockStore | None) -> None:
+    def bind(self, pool: BlockAllocator, store: BlockStore | None) -> None:
         if store is None:
             raise ValueError(
                 "SwapToHost copies blocks: bind the scheduler with the KV cache that holds them, "

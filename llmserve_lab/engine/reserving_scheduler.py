@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from llmserve_lab.engine.request import Request
@@ -59,6 +60,10 @@ class ReservingScheduler(Scheduler):
     def _reserved_tokens(self, request: Request) -> int:
         longest = self.limits.max_model_len if self.to_model_len else self._final_tokens(request)
         return min(longest, self.memory.num_slots)
+
+    def start_over(self, requests: Iterable[Request]) -> None:
+        super().start_over(requests)
+        self.memory = ContiguousAllocator(self.memory.num_slots, self.fit)
 
     def _release(self, request: Request) -> None:
         if request.block_table:

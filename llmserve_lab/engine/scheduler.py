@@ -15,7 +15,7 @@ from llmserve_lab.engine.checks import require_count
 from llmserve_lab.engine.preemption import BlockStore, Recompute, require_preemption
 from llmserve_lab.engine.request import Request, Status
 from llmserve_lab.engine.request_queue import RequestQueue
-from llmserve_lab.kv_cache import BlockPool
+from llmserve_lab.kv_cache import BlockAllocator
 
 MAX_PREEMPTIONS = 3
 
@@ -34,7 +34,7 @@ class Scheduler:
     Subclass it and override `schedule` to try a policy: `LLM(..., scheduler=MyScheduler())`.
     """
 
-    pool: BlockPool
+    pool: BlockAllocator
     limits: Limits
     clock: Callable[[], float]
     tables: BlockTables
@@ -56,7 +56,7 @@ class Scheduler:
 
     def bind(
         self,
-        pool: BlockPool,
+        pool: BlockAllocator,
         limits: Limits,
         clock: Callable[[], float] = time.perf_counter,
         store: BlockStore | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 from llmserve_lab.engine.checks import require_count, require_number
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.scheduler import Limits, Scheduled, Scheduler
-from llmserve_lab.kv_cache import BlockPool
+from llmserve_lab.kv_cache import BlockAllocator
 
 
 class StaticBatchingScheduler(Scheduler):
@@ -28,7 +28,7 @@ class StaticBatchingScheduler(Scheduler):
         require_number("max_wait", max_wait, 0.0, math.inf)
         self.batch_size, self.max_wait = batch_size, max_wait
 
-    def bind(self, pool: BlockPool, limits: Limits, *args: Any, **options: Any) -> None:
+    def bind(self, pool: BlockAllocator, limits: Limits, *args: Any, **options: Any) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens"):
             limit = getattr(limits, name)
             if self.batch_size > limit:

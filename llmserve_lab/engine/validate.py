@@ -24,8 +24,8 @@ def require_scheduler(scheduler: Any) -> Scheduler:
 
 
 def validate(batch: list[Scheduled], scheduler: Scheduler, requests: dict[str, Request]) -> None:
-    """Check a batch before it runs. Who owns which block is checked for schedulers from outside
-    this package; those within have tests for it.
+    """Check a batch before it runs. Who owns which block is checked for schedulers and pools
+    from outside this package; those within have tests for it.
 
     Raises:
         SchedulerError: not a list of Scheduled, an unknown request, one twice, a wrong start, too
@@ -46,12 +46,12 @@ def validate(batch: list[Scheduled], scheduler: Scheduler, requests: dict[str, R
     if len({item.request.request_id for item in batch}) < len(batch):
         ((name, _),) = Counter(item.request.request_id for item in batch).most_common(1)
         raise SchedulerError(f"Request {name!r} is in the step twice.")
-    if not _is_ours(scheduler):
+    if not (_is_ours(scheduler) and _is_ours(scheduler.pool)):
         _require_ownership(batch, scheduler, requests)
 
 
-def _is_ours(scheduler: Scheduler) -> bool:
-    return type(scheduler).__module__.startswith(__name__.split(".")[0] + ".")
+def _is_ours(part: Any) -> bool:
+    return type(part).__module__.startswith(__name__.split(".")[0] + ".")
 
 
 def _require_wait(scheduler: Scheduler, requests: dict[str, Request]) -> None:

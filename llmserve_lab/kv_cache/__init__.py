@@ -1,7 +1,8 @@
 """The KV cache: where it lies (`paged`, `contiguous`), who owns it (`block_pool`), how it is found
 (`prefix`)."""
 
-from llmserve_lab.kv_cache.block_pool import BlockPool, OutOfBlocksError
+from llmserve_lab.kv_cache.block_allocator import BlockAllocator, OutOfBlocksError
+from llmserve_lab.kv_cache.block_pool import BlockPool
 from llmserve_lab.kv_cache.contiguous import (
     ContiguousAllocator,
     ContiguousKVCache,
@@ -15,6 +16,7 @@ from llmserve_lab.kv_cache.quantized import KVCache, QuantizedKVCache, make_kv_c
 from llmserve_lab.kv_cache.shape import KVShape
 
 __all__ = [
+    "BlockAllocator",
     "BlockPool",
     "ContiguousAllocator",
     "ContiguousKVCache",
