@@ -51,6 +51,18 @@ def test_in_a_batch(make_llm, prompts, expected, block_size, budget, prefix_cach
     assert tokens_of(llm.generate(ids(*prompts), GREEDY)) == expected
 
 
+@pytest.mark.parametrize("block_size", [8, 32, 64, 128])
+def test_in_blocks_of_any_size(make_llm, prompts, expected, block_size):
+    for prefix_caching in (False, True):
+        llm = make_llm(
+            block_size=block_size,
+            num_blocks=12,
+            max_num_batched_tokens=7,
+            enable_prefix_caching=prefix_caching,
+        )
+        assert tokens_of(llm.generate(ids(*prompts), GREEDY)) == expected
+
+
 @pytest.mark.parametrize("max_num_seqs", [1, 2, 5])
 def test_with_fewer_sequences_at_once(make_llm, prompts, expected, max_num_seqs):
     llm = make_llm(max_num_seqs=max_num_seqs, trace=True)
