@@ -45,11 +45,9 @@ class Engine:
         self.runner, self.scheduler, self.sampler = runner, scheduler, sampler
         self.text = None if tokenizer is None else TokenText(tokenizer)
         self.scorer = Scorer(self.text.name if self.text else lambda token: "")
-        self.max_model_len = max_model_len
-        self.clock, self.recorder = clock, recorder
+        self.max_model_len, self.clock, self.recorder = max_model_len, clock, recorder
         self.doorbell = Doorbell() if doorbell is None else doorbell
-        self.watchdog = Watchdog()
-        self.meter = Meter(scheduler, clock, work)
+        self.watchdog, self.meter = Watchdog(), Meter(scheduler, clock, work)
         self._wake_at: float | None = None  # set by a step in which there was nothing to run yet
         self.requests: dict[str, Request] = {}  # unfinished ones
         self.detokenizers: dict[str, Detokenizer | NoText] = {}

@@ -34,6 +34,8 @@ class Detokenizer:
     def _extend(self, piece: str, may_stop: bool) -> None:
         known = len(self._held)
         self._held += piece
+        if not self._stop:
+            return
         ends = [end for string in self._stop for end in self._completed(string, known)]
         if ends and may_stop:
             self._held = self._held[: min(ends)[1]]
@@ -46,7 +48,7 @@ class Detokenizer:
 
     def _num_undecided(self) -> int:
         """How many last characters could be the beginning of a stop string."""
-        if self.stopped:
+        if self.stopped or not self._stop:
             return 0
         for length in range(min(self._longest_stop, len(self._held)), 0, -1):
             ending = self._held[-length:]
