@@ -84,6 +84,13 @@ def test_an_oversize_request_is_refused_at_once_and_blocks_nobody(make_simulator
     assert result.attainment(SLO()) == pytest.approx(2 / 3)
 
 
+def test_a_user_whose_request_is_refused_sends_the_next(make_simulator):
+    asks = (Ask(0.0, 20, 1), Ask(0.0, 21, 1), Ask(0.0, 8, 1), Ask(0.0, 22, 1))
+    result = make_simulator(num_blocks=4).run(Workload(asks, users=1))
+    reasons = [outcome.finish_reason for outcome in result.outcomes]
+    assert reasons == ["error", "error", "length", "error"]
+
+
 def test_output_stops_at_max_model_len(make_simulator):
     result = make_simulator(max_model_len=10).run(asks((0.0, 8, 9), (0.0, 10, 1)))
     assert [(o.finish_reason, len(o.metrics.token_times)) for o in result.outcomes] == [
