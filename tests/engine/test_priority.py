@@ -74,6 +74,20 @@ def test_the_running_request_that_ranks_last_gives_way():
     assert [r.num_preemptions for r in requests][1] == 0
 
 
+def test_whoever_came_first_gives_way_to_what_is_more_urgent():
+    """Running requests rank by priority, not by when they were admitted."""
+    scheduler = PriorityScheduler()
+    engine = engine_of(scheduler, max_num_seqs=3, num_blocks=4)
+    engine.add(request("early", priority=2, max_tokens=6))
+    engine.step()
+    engine.add(request("urgent", priority=0, max_tokens=6))
+    while not scheduler.preempted:
+        engine.step()
+    assert [r.request_id for r in scheduler.preempted] == ["early"]
+    assert [r.request_id for r in scheduler.running] == ["urgent"]
+    order_of_ends(engine)
+
+
 def test_a_preempted_request_keeps_its_rank():
     scheduler = PriorityScheduler()
     engine = engine_of(scheduler, max_num_seqs=2, num_blocks=4)
