@@ -31,7 +31,8 @@ class Scheduler:
     gave way `max_preemptions` times starts again only with every block that it can ever need (0:
     every request starts that way, and none is ever preempted).
 
-    Subclass it and override `schedule` to try a policy: `LLM(..., scheduler=MyScheduler())`.
+    Subclass it and override `schedule` to try a policy: `LLM(..., scheduler=MyScheduler())`. Take
+    requests from `waiting`, `_grow` them to the tokens that they will have, `_enter` them.
     """
 
     pool: BlockAllocator
