@@ -204,11 +204,42 @@ def test_work_of_a_step_by_hand(tiny):
     assert (work.of_step([]).num_bytes, work.of_step([]).flops) == (0, 0)
 
 
-def test_operations_against_torchs_own_count():
+def test_a_mixture_uses_some_of_its_experts():
+    """4 experts of 3 matrices in each of 2 layers, 1 of them per token."""
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    config = MixtralConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=1,
+    )  # fmt: skip
+    work = ModelWork.of(MixtralForCausalLM(config), KV_BYTES)
+    experts = LAYERS * 4 * 3 * HIDDEN * INTERMEDIATE
+    others = LAYERS * HIDDEN * (2 * HEADS * DIM + 2 * KV_HEADS * DIM + 4)  # 4: the router
+    assert work == ModelWork(
+        experts + others, HEAD, 4, KV_BYTES, HEADS * DIM * LAYERS, experts, 1 / 4
+    )
+    one, two = work.of_step(items((9, 1, 10))), work.of_step(items((9, 1, 10), (9, 1, 10)))
+    attention = 2 * 2 * HEADS * DIM * LAYERS * 10
+    assert one.flops == 2 * (experts // 4 + others + HEAD) + attention
+    assert two.flops == 2 * one.flops
+    assert one.num_bytes == 4 * (experts // 4 + others + HEAD) + KV_BYTES * 11
+    assert two.num_bytes == 4 * (experts * 7 // 16 + others + HEAD) + KV_BYTES * 22
+
+
+def tiny_gpt2(**settings):
+    """Learned positions, and matrices that are stored the other way round."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=64, **settings)
+    return GPT2LMHeadModel(config).eval()
+
+
+@pytest.mark.parametrize("build", [tiny_llama, tiny_gpt2])
+def test_operations_against_torchs_own_count(build):
     """torch counts every matrix product of a plain forward, the future half of attention too."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    length, model = 12, tiny_llama(attn_implementation="eager")
+    length, model = 12, build(attn_implementation="eager")
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
         model(torch.ones(1, length, dtype=torch.int64), logits_to_keep=1)
     counted = ModelWork.of(model, KV_BYTES).of_step(items((0, length, length))).flops
