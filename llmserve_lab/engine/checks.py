@@ -54,7 +54,7 @@ def require_token_ids(name: str, ids: Any) -> tuple[int, ...]:
     if isinstance(ids, str) or (ids is not None and not isinstance(ids, (Sequence, Set))):
         raise TypeError(f"{name} must be a list of token ids, not {ids!r}.")
     for token in ids or ():
-        require_count(name, token, at_least=0)
+        require_count(f"A token id of {name}", token, at_least=0)
     return tuple(int(token) for token in ids or ())
 
 

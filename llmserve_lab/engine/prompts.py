@@ -87,7 +87,7 @@ def check_params(params: SamplingParams, vocabulary: int, eos_token_ids: frozens
     """Raise if settings name tokens that the model could not produce, or leave it none."""
     for name in ("stop_token_ids", "allowed_token_ids", "logit_bias"):
         for token in getattr(params, name) or ():
-            require_count(name, token, at_least=0, at_most=vocabulary - 1)
+            require_count(f"A token id of {name}", token, at_least=0, at_most=vocabulary - 1)
     for name in ("logprobs", "prompt_logprobs"):
         require_count(name, getattr(params, name) or 0, at_least=-1, at_most=vocabulary)
     params.require_a_choice(eos_token_ids.union(params.stop_token_ids or ()))

@@ -124,7 +124,7 @@ def test_params_that_do_not_match(make_llm, params, kind):
 
 
 def test_a_stop_token_outside_the_vocabulary(make_llm):
-    with pytest.raises(ValueError, match=r"stop_token_ids must be at most 63, not 64"):
+    with pytest.raises(ValueError, match=r"id of stop_token_ids must be at most 63, not 64"):
         make_llm().generate("abc", SamplingParams(stop_token_ids=[64]))
 
 
