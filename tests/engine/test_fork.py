@@ -13,7 +13,7 @@ from llmserve_lab.engine.scheduler import Limits, Scheduled
 from llmserve_lab.engine.static_scheduler import StaticBatchingScheduler
 from llmserve_lab.engine.validate import SchedulerError
 from tests.engine.counting_model import LONGEST, VOCABULARY, build, expected_output
-from tests.engine.reference import ids
+from tests.engine.reference import greedy_tokens, ids
 from tests.engine.test_scheduler import SchedulerMachine
 
 PROMPT = list(range(1, 11))  # 10 tokens: two blocks of 4 and half of a third
@@ -201,6 +201,17 @@ def test_abort_of_one_leaves_the_others_right(make_llm, steps, which):
     for index, name in enumerate(names):
         got = tuple(e.token_id for e in events if e.request_id == name and e.token_id is not None)
         assert got == (wanted[index] if index != which else wanted[index][: len(got)])
+
+
+def test_each_continuation_is_found_again_as_it_is(make_llm, tiny):
+    """Their cached blocks form chains of their own, from where they part."""
+    llm = make_llm(enable_prefix_caching=True)
+    greedy = SamplingParams(temperature=0, max_tokens=4)
+    for tokens in texts(llm.generate(ids(PROMPT), RANDOM)):
+        asked = [*PROMPT, *tokens, 1]
+        output = llm.generate(ids(asked)[0], greedy)[0]
+        assert output.metrics.num_hit_tokens == 16  # of 18 whose KV was computed
+        assert output.outputs[0].token_ids == greedy_tokens(tiny.model, asked, 4)
 
 
 def test_continuations_of_one_token(make_llm):

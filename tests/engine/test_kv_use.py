@@ -167,10 +167,10 @@ def test_a_shared_block_counts_once():
 
     step = StepSnapshot(
         step=0, started=0, seconds=0, scheduled=(), sampled=(), waiting=(), preempted=(),
-        running=(view("a", 6, (0, 1)), view("b", 7, (0, 2))), finished=(view("c", 1, (3,)),),
+        running=(view("a", 6, (0, 1)), view("b", 2, (0, 2))), finished=(view("c", 1, (3,)),),
         block_size=4, block_refs=(2, 1, 1, 1),
     )  # fmt: skip
     use = KVUse.of(step)
-    assert (use.held, use.used) == (16, 4 + 2 + 3 + 1)
-    assert KVUse.of([step, step]) == KVUse(32, 20)
+    assert (use.held, use.used) == (16, 4 + 2 + 0 + 1)
+    assert KVUse.of([step, step]) == KVUse(32, 14)
     assert KVUse.of([]).waste == 0
