@@ -37,14 +37,10 @@ def read_workload(path: str | Path, columns: Mapping[str, str] | None = None) ->
     rows = _json_rows(path) if path.suffix == ".json" else _csv_rows(path)
     if not rows:
         raise ValueError(f"{path.name} holds no requests.")
-    values = [_values(row, names, f"{path.name}, row {n}") for n, row in enumerate(rows, start=1)]
+    where = [f"{path.name}, row {number}" for number in range(1, len(rows) + 1)]
+    values = [_values(row, names, place) for row, place in zip(rows, where, strict=True)]
     first = min(row["arrival"] for row in values)
-    asks = []
-    for number, row in enumerate(values, start=1):
-        try:
-            asks.append(Ask(**(row | {"arrival": row["arrival"] - first})))
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{path.name}, row {number}: {error}") from None
+    asks = (_ask(row, first, place) for row, place in zip(values, where, strict=True))
     return Workload(tuple(asks))
 
 
@@ -89,6 +85,13 @@ def _values(row: dict[str, Any], names: dict[str, str], where: str) -> dict[str,
             kind = "a whole number" if name in WHOLE else "a number of seconds"
             raise ValueError(f"{where}: {column} must be {kind}, not {text!r}.") from None
     return found
+
+
+def _ask(row: dict[str, Any], first: float, where: str) -> Ask:
+    try:
+        return Ask(**(row | {"arrival": row["arrival"] - first}))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _parse(name: str, value: Any) -> Any:

@@ -42,29 +42,20 @@ class Simulator:
         enable_prefix_caching: bool = False,
         trace: bool = False,
     ) -> None:
-        for name, value in (
-            ("max_num_seqs", max_num_seqs),
-            ("max_num_batched_tokens", max_num_batched_tokens),
-            ("block_size", block_size),
-        ):
-            require_count(name, value, at_least=1)
+        require_count("block_size", block_size, at_least=1)
         if num_blocks is None:
             num_blocks = machine.num_blocks(block_size)
         require_count("num_blocks", num_blocks, at_least=1)
         longest = num_blocks * block_size if max_model_len is None else max_model_len
-        require_count("max_model_len", longest, at_least=2)
+        limits = _limits(max_num_seqs, max_num_batched_tokens, longest)
         self.clock = VirtualClock()
         self.pool = BlockPool(num_blocks, block_size, enable_prefix_caching)
         self.scheduler = Scheduler() if scheduler is None else require_scheduler(scheduler)
-        limits = Limits(max_num_seqs, max_num_batched_tokens, longest)
-        self.scheduler.bind(
-            self.pool, limits, self.clock, CostStore(machine, self.clock, block_size)
-        )
+        store = CostStore(machine, self.clock, block_size)
+        self.scheduler.bind(self.pool, limits, self.clock, store)
         runner: Any = CostRunner(machine, self.clock)
-        self.engine = Engine(
-            runner, self.scheduler, runner, None, longest, self.clock,
-            Recorder() if trace else None,
-        )  # fmt: skip
+        recorder = Recorder() if trace else None
+        self.engine = Engine(runner, self.scheduler, runner, None, longest, self.clock, recorder)
         self._prompts = NumberedPrompts()
         self._num_asked = 0
 
@@ -74,3 +65,10 @@ class Simulator:
         load = LoadRun(self.engine, self.clock, self._prompts, workload, self._num_asked)
         self._num_asked += len(workload.asks)
         return load.run()
+
+
+def _limits(max_num_seqs: int, max_num_batched_tokens: int, max_model_len: int) -> Limits:
+    require_count("max_num_seqs", max_num_seqs, at_least=1)
+    require_count("max_num_batched_tokens", max_num_batched_tokens, at_least=1)
+    require_count("max_model_len", max_model_len, at_least=2)
+    return Limits(max_num_seqs, max_num_batched_tokens, max_model_len)
