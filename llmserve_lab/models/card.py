@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llmserve_lab.models import corpus
-from llmserve_lab.models.evaluate import greedy_agreement, gzip_bits_per_byte, score
+from llmserve_lab.models.evaluate import HeldOutScore, gzip_bits_per_byte, score_pair
 from llmserve_lab.models.trainer import Trainer
 
 CURVE_ROWS = 12
@@ -17,34 +17,58 @@ METRICS_FILE = "metrics.json"
 CARD_FILE = "README.md"
 
 
-def write_card(
-    trainer: Trainer,
+def write_cards(
+    target: Trainer,
+    draft: Trainer,
     folder: Path,
-    target_folder: Path,
     training: list[corpus.SourceFile],
     held_out: list[corpus.SourceFile],
-) -> dict[str, Any]:
-    """Measure the weights in `folder` on `held_out`; write README.md and metrics.json there."""
+) -> dict[str, dict[str, Any]]:
+    """Measure the two models saved below `folder` on `held_out`; write README.md and metrics.json
+    beside each. Returns the metrics by the model's name."""
     from llmserve_lab.models.load import load
 
-    saved, target = load(folder, "float32"), load(target_folder, "float32")
-    texts = [file.text for file in held_out]
-    result = score(saved.model, saved.tokenizer, texts)
+    saved = [load(folder / trainer.recipe.name, "float32") for trainer in (target, draft)]
+    whole, sample = (
+        score_pair(saved[0].model, saved[1].model, saved[0].tokenizer, texts)
+        for texts in (_texts(held_out), _texts(corpus.held_out_sample()))
+    )
+    shared = _corpus_metrics(training, held_out)
     metrics = {
-        "parameters": saved.num_parameters,
-        "held_out_files": len(held_out),
-        "held_out_bytes": result.num_bytes,
-        "bits_per_byte": round(result.bits_per_byte, 4),
-        "gzip_bits_per_byte": round(gzip_bits_per_byte(texts), 4),
-        "perplexity_per_token": round(result.perplexity, 3),
-        "sample_bits_per_byte": round(_sample_score(saved), 4),
-        "greedy_agreement_with_target": round(
-            greedy_agreement(target.model, saved.model, saved.tokenizer, texts), 4
-        ),
+        target.recipe.name: shared | _run_metrics(target, whole.first, sample.first),
+        draft.recipe.name: shared
+        | _run_metrics(draft, whole.second, sample.second)
+        | {"greedy_agreement_with_target": round(whole.agreement, 4)},
+    }
+    for trainer in (target, draft):
+        _write(folder / trainer.recipe.name, trainer, metrics[trainer.recipe.name])
+    return metrics
+
+
+def _texts(files: list[corpus.SourceFile]) -> list[str]:
+    return [file.text for file in files]
+
+
+def _corpus_metrics(
+    training: list[corpus.SourceFile], held_out: list[corpus.SourceFile]
+) -> dict[str, Any]:
+    return {
         "corpus_files": len(training),
         "corpus_bytes": sum(file.num_bytes for file in training),
         "corpus_sha256": corpus.digest(training),
+        "held_out_files": len(held_out),
+        "held_out_bytes": sum(file.num_bytes for file in held_out),
+        "gzip_bits_per_byte": round(gzip_bits_per_byte(_texts(held_out)), 4),
         "python": platform.python_version(),
+    }
+
+
+def _run_metrics(trainer: Trainer, whole: HeldOutScore, sample: HeldOutScore) -> dict[str, Any]:
+    return {
+        "parameters": trainer.model.num_parameters(),
+        "bits_per_byte": round(whole.bits_per_byte, 4),
+        "perplexity_per_token": round(whole.perplexity, 3),
+        "sample_bits_per_byte": round(sample.bits_per_byte, 4),
         "tokens_seen": trainer.tokens_seen,
         "epochs": round(trainer.tokens_seen / len(trainer.tokens), 2),
         "steps": trainer.step,
@@ -53,20 +77,25 @@ def write_card(
         "cores": os.cpu_count(),
         "curve": _thinned(trainer.curve),
     }
+
+
+def _write(folder: Path, trainer: Trainer, metrics: dict[str, Any]) -> None:
     (folder / METRICS_FILE).write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
     (folder / CARD_FILE).write_text(_card(trainer, metrics), encoding="utf-8")
-    return metrics
-
-
-def _sample_score(saved: Any) -> float:
-    texts = [file.text for file in corpus.held_out_sample()]
-    return score(saved.model, saved.tokenizer, texts).bits_per_byte
 
 
 def _thinned(curve: list[tuple[int, float]]) -> list[tuple[int, float]]:
     """About `CURVE_ROWS` points of the loss curve, the last one among them."""
     every = max(1, len(curve) // CURVE_ROWS)
     return curve[::-1][::every][::-1]
+
+
+def _agreement_row(metrics: dict[str, Any]) -> str:
+    """Of a draft; a target has no such row."""
+    agreement = metrics.get("greedy_agreement_with_target")
+    if agreement is None:
+        return ""
+    return f"| greedy tokens that agree with lab-target's | {agreement:.1%} |\n"
 
 
 def _card(trainer: Trainer, metrics: dict[str, Any]) -> str:
@@ -93,7 +122,7 @@ distribution. It is no coding assistant.
 | held-out bits per byte | {metrics["bits_per_byte"]} ({metrics["held_out_files"]} files, \
 {metrics["held_out_bytes"]:,} bytes, never trained on) |
 | gzip -9 on the same files | {metrics["gzip_bits_per_byte"]} |
-| greedy tokens that agree with lab-target's | {metrics["greedy_agreement_with_target"]:.1%} |
+{_agreement_row(metrics)}\
 | trained on | {metrics["tokens_seen"]:,} tokens ({metrics["epochs"]} epochs), \
 {metrics["training_minutes"]} minutes on {metrics["cores"]} cores ({metrics["device"]}) |
 | distilled | {teacher} |

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from llmserve_lab.models import corpus
-from llmserve_lab.models.card import write_card
+from llmserve_lab.models.card import write_cards
 from llmserve_lab.models.recipe import DRAFT, TARGET, Recipe
 from llmserve_lab.models.tokenizer import END_OF_TEXT, train_tokenizer
 from llmserve_lab.models.trainer import Trainer
@@ -32,16 +32,16 @@ def main(arguments: list[str] | None = None) -> None:
     target = _train(TARGET, tokens, minutes[TARGET.name], options, teacher=None)
     draft = _train(DRAFT, tokens, minutes[DRAFT.name], options, teacher=target.model)
     corpus.write_sample(held_out)
-    target_folder = options.out / TARGET.name
     for trainer in (target, draft):
-        folder = options.out / trainer.recipe.name
-        trainer.save(folder, tokenizer)
-        metrics = write_card(trainer, folder, target_folder, training, held_out)
+        trainer.save(options.out / trainer.recipe.name, tokenizer)
+    metrics = write_cards(target, draft, options.out, training, held_out)
+    for name, measured in metrics.items():
         print(
-            f"{trainer.recipe.name}: {metrics['bits_per_byte']} bits per byte on held-out files "
-            f"(gzip -9: {metrics['gzip_bits_per_byte']}), greedy agreement with the target "
-            f"{metrics['greedy_agreement_with_target']:.1%}"
+            f"{name}: {measured['bits_per_byte']} bits per byte on held-out files "
+            f"(gzip -9: {measured['gzip_bits_per_byte']})"
         )
+    agreement = metrics[DRAFT.name]["greedy_agreement_with_target"]
+    print(f"The draft's greedy tokens agree with the target's at {agreement:.1%} of positions.")
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -93,7 +93,6 @@ def test_bits_per_byte_measured_again(pair, name):
 def test_the_draft_agrees_with_the_target(pair):
     recorded = metrics("lab-draft")["greedy_agreement_with_target"]
     assert recorded >= 0.55
-    assert metrics("lab-target")["greedy_agreement_with_target"] == 1.0
     target, draft = (pair[name] for name in BUNDLED)
     again = greedy_agreement(target.model, draft.model, target.tokenizer, sample()[:SOME_FILES])
     assert again == pytest.approx(recorded, abs=0.12)
