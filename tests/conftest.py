@@ -91,6 +91,6 @@ def assert_as_new(llm):
     engine = llm._engine
     left = (engine.requests, engine.detokenizers, engine.sampler.edits, engine._to_abort)
     assert not any(left), left
-    assert not llm._open
+    assert not llm._calls._open
     assert not llm.scheduler.waiting
     assert not llm.scheduler.running

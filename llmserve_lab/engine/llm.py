@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from llmserve_lab.engine.calls import Calls
 from llmserve_lab.engine.capacity import Capacity
 from llmserve_lab.engine.checks import require_count
 from llmserve_lab.engine.core import Clock, Engine
@@ -105,8 +106,7 @@ class LLM:
             work=ModelWork.of(loaded.model, self.capacity.bytes_per_token),
         )  # fmt: skip
         self._ids = count()
-        self._open: dict[str, Results] = {}  # by request id: the calls that are under way
-        self._unclaimed: list[TokenEvent] = []  # of the requests that wait for `step`
+        self._calls = Calls(self._engine)
 
     @property
     def max_model_len(self) -> int:
@@ -152,7 +152,7 @@ class LLM:
         scheduler that honours it, such as `PriorityScheduler`.
         """
         results = self._prepare(prompts, sampling_params, priority)
-        for _ in self._run(results):
+        for _ in self._calls.run(results):
             pass
         return results.outputs()
 
@@ -165,22 +165,20 @@ class LLM:
     ) -> Iterator[TokenEvent]:
         """Like `generate`, but yields every token as it comes. Closing the iterator aborts what is
         unfinished."""
-        return self._run(self._prepare(prompts, sampling_params, priority))
+        return self._calls.run(self._prepare(prompts, sampling_params, priority))
 
     def add_request(
         self, prompt: Any, params: SamplingParams | None = None, *, priority: int | None = None
     ) -> list[str]:
         """Queue one prompt for `step`; returns the ids of its `n` requests."""
         results = self._prepare([prompt], params, priority)
-        self._queue(results)
+        self._calls.queue(results)
         return list(results.requests)
 
     def step(self) -> list[TokenEvent]:
         """Run one step; returns what came of the requests that `add_request` queued. The tokens
         of an open `stream` run too, and go to that stream."""
-        self._advance()
-        events, self._unclaimed = self._unclaimed, []
-        return events
+        return self._calls.step()
 
     def abort(self, request_id: str) -> None:
         """End a request, or all `n` of a prompt by the id they share; their blocks are free after
@@ -205,12 +203,6 @@ class LLM:
             results.add(prompt, self._requests(prompt, setting, urgency))
         return results
 
-    def _queue(self, results: Results) -> None:
-        followers = {fork for request in results.requests.values() for fork in request.forks}
-        for request in results.requests.values():
-            if request not in followers:
-                self._engine.add(request)
-
     def _requests(self, prompt: Prompt, params: SamplingParams, priority: int) -> list[Request]:
         number = next(self._ids)
         scores: list[Entry | None] = []
@@ -229,38 +221,6 @@ class LLM:
         if self.scheduler.can_fork:
             requests[0].forks = requests[1:]
         return requests
-
-    def _run(self, results: Results) -> Iterator[TokenEvent]:
-        self._open |= dict.fromkeys(results.requests, results)
-        try:
-            self._queue(results)
-            while results.inbox or (results.unfinished and self.has_work):
-                if results.inbox:
-                    yield results.inbox.popleft()
-                else:
-                    self._advance()
-        finally:
-            self._close(results)
-
-    def _close(self, results: Results) -> None:
-        for request_id in results.unfinished:
-            self._engine.abort(request_id)
-        self._deliver(self._engine.abort_asked())
-        for request_id in results.requests:
-            del self._open[request_id]
-
-    def _advance(self) -> None:
-        self._engine.wait()
-        self._deliver(self._engine.step())
-
-    def _deliver(self, events: list[TokenEvent]) -> None:
-        """Give each event to the call that waits for it: several may be open at once."""
-        for event in events:
-            call = self._open.get(event.request_id)
-            if call is None:
-                self._unclaimed.append(event)
-            else:
-                call.note(event)
 
     def _runner(self, kv_cache_dtype: str, attention_backend: str) -> ModelRunner:
         cache = make_kv_cache(
