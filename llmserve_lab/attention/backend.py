@@ -18,7 +18,7 @@ BACKENDS = ("reference", "cpu")
 def attention_backend(
     name: str, device: torch.device, dtype: torch.dtype, quantized_kv: bool = False
 ) -> Attention:
-    """The attention function called `name`; "auto" takes the fastest that works here.
+    """The attention function called `name`, ready to run; "auto" takes the fastest that works here.
 
     "reference": plain torch, any device and dtype, and a quantized KV cache. "cpu": a Numba kernel,
     float32 on a CPU.
@@ -36,6 +36,7 @@ def attention_backend(
     if name == "cpu" and why_not:
         raise ValueError(f"The cpu attention backend does not work here: {why_not}.")
     module = import_module(f"llmserve_lab.attention.{name}")
+    module.prepare()
     return module.paged_attention
 
 

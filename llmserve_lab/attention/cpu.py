@@ -33,6 +33,14 @@ def paged_attention(
     return output
 
 
+def prepare() -> None:
+    """Compile the kernel, or load what an earlier process compiled: seconds that would otherwise
+    be part of the first decode step."""
+    rows = numpy.zeros((1, 1, 1), numpy.float32)
+    table, contexts = numpy.zeros((1, 1), numpy.int64), numpy.ones(1, numpy.int64)
+    _decode(rows, rows, rows, table, contexts, 1, 1.0, numpy.empty_like(rows))
+
+
 def _singles(
     layer: int, queries: torch.Tensor, batch: BatchMetadata, scaling: float
 ) -> torch.Tensor:

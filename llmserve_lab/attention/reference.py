@@ -32,6 +32,10 @@ def paged_attention(
     return output
 
 
+def prepare() -> None:
+    """Nothing needs to be made ready."""
+
+
 def attend_chunks(
     layer: int,
     queries: torch.Tensor,

@@ -101,3 +101,13 @@ def test_the_dtype_is_kept(dtype):
     batch = BatchMetadata(cache, [Segment(0, 0, 3, [1])], CPU)
     ones = torch.ones(3, 1, DIM, dtype=dtype)
     assert reference.paged_attention(0, ones, ones, ones, batch, SCALING).dtype is dtype
+
+
+def test_the_kernel_is_compiled_before_the_first_step():
+    cpu.prepare()
+    compiled = set(cpu._decode.signatures)
+    cache = PagedKVCache(KVShape(1, 2, DIM), 2, 4, torch.float32, CPU)
+    batch = BatchMetadata(cache, [Segment(0, 0, 1, [1])], CPU)
+    queries, keys = torch.ones(1, 4, DIM), torch.ones(1, 2, DIM)
+    cpu.paged_attention(0, queries, keys, keys, batch, SCALING)
+    assert set(cpu._decode.signatures) == compiled
