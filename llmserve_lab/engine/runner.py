@@ -19,9 +19,9 @@ class ModelRunner:
 
     def __init__(self, model: Any, cache: KVCache, attention: str = AUTO) -> None:
         self.model, self.cache = model, cache
-        self.device = model.device
+        self.device = one_device(model)
         self.attention = attention_backend(
-            attention, model.device, model.dtype, isinstance(cache, QuantizedKVCache)
+            attention, self.device, model.dtype, isinstance(cache, QuantizedKVCache)
         )
 
     def run(self, batch: list[Scheduled]) -> torch.Tensor:
@@ -40,6 +40,22 @@ class ModelRunner:
                 paged_attention=self.attention,
             )
         return output.logits[0]
+
+
+def one_device(model: Any) -> torch.device:
+    """The device that all of the model is on.
+
+    Raises:
+        ValueError: it is spread over several, which this engine does not serve yet.
+    """
+    devices = {parameter.device for parameter in model.parameters()}
+    if len(devices) > 1:
+        names = ", ".join(sorted(map(str, devices)))
+        raise ValueError(
+            f"This model is spread over {names}; the engine serves a model on one device. "
+            "Load a smaller one, or call its own generate()."
+        )
+    return devices.pop()
 
 
 def _flatten(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def load(name: str | Path, dtype: Any = "auto", device: Any = "auto") -> LoadedM
     source = _source(name)
     chosen_device = pick_device() if device in ("auto", "map") else _device(device)
     chosen, why = pick_dtype(chosen_device) if dtype == "auto" else (_dtype(dtype), "as asked for")
-    options: dict[str, Any] = {"device_map": "auto"} if device == "map" else {}
+    options: dict[str, Any] = _device_map() if device == "map" else {}
     model, tokenizer = _from_pretrained(source, chosen, options)
     if device != "map":
         model = model.to(chosen_device)
@@ -156,6 +157,12 @@ def _no_progress_bar(when: bool) -> Iterator[None]:
     finally:
         if hide:
             logging.enable_progress_bar()
+
+
+def _device_map() -> dict[str, Any]:
+    if find_spec("accelerate") is None:
+        raise ValueError('device="map" needs the package accelerate: pip install accelerate.')
+    return {"device_map": "auto"}
 
 
 def _device(device: Any) -> Any:

@@ -185,3 +185,16 @@ def test_bundled_names():
     assert bundled_path("lab-draft").name == "lab-draft"
     with pytest.raises(ModelNotFoundError, match="lab-target and lab-draft"):
         bundled_path("lab-other")
+
+
+def test_spreading_a_model_needs_accelerate(folder, monkeypatch):
+    monkeypatch.setattr("llmserve_lab.models.load.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install accelerate"):
+        load(folder, device="map")
+
+
+def test_a_model_on_several_devices_is_refused_by_the_engine(folder):
+    loaded = load(folder, dtype="float32", device="cpu")
+    loaded.model.model.layers[0].to("meta")
+    with pytest.raises(ValueError, match="spread over cpu, meta"):
+        LLM(loaded, num_blocks=4)
