@@ -289,7 +289,8 @@ def test_a_half_installed_package_is_forgotten_so_that_pip_installs_it(ready):
 def test_ctrl_c_reaches_the_tool_and_leaves_no_traceback():
     tool = "print('ready', flush=True); import time; time.sleep(60)"
     code = (
-        "import lab, sys\n"
+        "import lab, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it\n"
         f"stage = lambda *given: lab.run_tool([sys.executable, '-c', {tool!r}])\n"
         "lab.Environment.prepare = stage\n"
         "sys.exit(lab.main([]))"
