@@ -1,5 +1,5 @@
 # %% key="00-header" tags=["hide"]
-from llmserve_lab.course import header
+from llmserve_lab.course import footer, header
 
 header("00_start_here")
 
@@ -14,16 +14,7 @@ header("00_start_here")
 
 # %% key="00-imports"
 from llmserve_lab import LLM, SamplingParams, doctor, load
-from llmserve_lab.course import (
-    because,
-    check,
-    footer,
-    misconception,
-    predict,
-    progress,
-    quiz,
-    reveal,
-)
+from llmserve_lab.course import because, check, misconception, predict, progress, quiz, reveal
 from llmserve_lab.plots import kv_block_map, show, step_times
 from llmserve_lab.widgets import live
 
