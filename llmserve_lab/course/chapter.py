@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from llmserve_lab.course.course_data import read_folder
 from llmserve_lab.course.progress import open_store
-from llmserve_lab.course.quiz import ask_all, without_duplicates
+from llmserve_lab.course.quiz import ask_all
 from llmserve_lab.plots.theme import DECODE, GUESS, PREFILL, SHARED
 from llmserve_lab.widgets.page import cards, emit, inline, plain
 
@@ -62,8 +61,7 @@ def find(key: str) -> tuple[str, Chapter]:
 @lru_cache(maxsize=1)
 def chapters() -> dict[str, Chapter]:
     """Every chapter, by key, in order."""
-    text = (files("llmserve_lab.course") / "data" / "chapters.json").read_text(encoding="utf-8")
-    return json.loads(text, object_pairs_hook=without_duplicates)
+    return read_folder("chapters")
 
 
 def number(name: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
+from llmserve_lab.course.course_data import read_folder, without_duplicates
 from llmserve_lab.course.progress import open_store
 from llmserve_lab.widgets.page import cards, emit, inline, plain
 
@@ -46,21 +45,8 @@ def question(key: str) -> Item:
 @lru_cache(maxsize=1)
 def questions() -> dict[str, Item]:
     """Every question, by key."""
-    text = (files("llmserve_lab.course") / "data" / "quizzes.json").read_text(encoding="utf-8")
-    return json.loads(text, object_pairs_hook=without_duplicates)
-
-
-def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys are all different.
-
-    Raises:
-        ValueError: two are the same.
-    """
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"Twice in one object: {next(k for k in keys if keys.count(k) > 1)!r}.")
-    return result
+    by_chapter = read_folder("quizzes").values()
+    return without_duplicates([pair for asked in by_chapter for pair in asked.items()])
 
 
 def ask_all(kicker: str, keys: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from importlib import import_module
 import pytest
 
 from llmserve_lab.course import quiz
+from llmserve_lab.course.course_data import read_folder, without_duplicates
 from llmserve_lab.course.progress import open_store
 from llmserve_lab.widgets import cards
 
@@ -38,7 +39,12 @@ def test_the_right_answer_is_not_always_in_the_same_place():
 
 def test_a_key_written_twice_is_refused():
     with pytest.raises(ValueError, match="'a'"):
-        module.without_duplicates([("a", 1), ("a", 2)])
+        without_duplicates([("a", 1), ("a", 2)])
+
+
+def test_each_file_holds_the_questions_of_its_chapter():
+    for number, asked in read_folder("quizzes").items():
+        assert all(key.startswith(f"{number}.") for key in asked)
 
 
 @pytest.fixture
