@@ -57,6 +57,7 @@ class Recorder:
                 for item in batch
                 if item.start == item.request.num_hit_tokens > 0
             ),
+            max_num_batched_tokens=scheduler.limits.max_num_batched_tokens,
         )
         self.trace.steps.append(snapshot)
 

@@ -60,6 +60,7 @@ class StepSnapshot:
     block_refs: tuple[int, ...]  # reference count of each physical block; 0 is free
     cached_blocks: tuple[int, ...] = ()  # free blocks whose content a prefix hit could reuse
     num_hit_tokens: int = 0  # prompt tokens that prefix caching saved in this step
+    max_num_batched_tokens: int | None = None  # what a step may hold; None: not known
 
     @property
     def num_blocks_used(self) -> int:

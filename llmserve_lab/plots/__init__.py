@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from llmserve_lab.lazy import export
 
 if TYPE_CHECKING:
+    from llmserve_lab.plots.batch_composition import batch_composition
     from llmserve_lab.plots.block_map import kv_block_map
     from llmserve_lab.plots.display import show
     from llmserve_lab.plots.step_bars import step_times
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.triangle import whatif_triangle
 
 __all__ = [
+    "batch_composition",
     "kv_block_map",
     "request_timeline",
     "show",
@@ -26,6 +28,7 @@ __all__ = [
 export(
     __name__,
     {
+        "batch_composition": f"{__name__}.batch_composition",
         "kv_block_map": f"{__name__}.block_map",
         "request_timeline": f"{__name__}.timeline",
         "show": f"{__name__}.display",
