@@ -9,6 +9,7 @@ from llmserve_lab.lazy import export
 if TYPE_CHECKING:
     from llmserve_lab.plots.batch_composition import batch_composition
     from llmserve_lab.plots.block_map import kv_block_map
+    from llmserve_lab.plots.contiguous_map import contiguous_map
     from llmserve_lab.plots.display import show
     from llmserve_lab.plots.step_bars import step_times
     from llmserve_lab.plots.timeline import request_timeline
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "batch_composition",
+    "contiguous_map",
     "kv_block_map",
     "request_timeline",
     "show",
@@ -29,6 +31,7 @@ export(
     __name__,
     {
         "batch_composition": f"{__name__}.batch_composition",
+        "contiguous_map": f"{__name__}.contiguous_map",
         "kv_block_map": f"{__name__}.block_map",
         "request_timeline": f"{__name__}.timeline",
         "show": f"{__name__}.display",

@@ -57,28 +57,29 @@ class Stepper:
             self.figure.add_trace(trace, **place)
         self.labels.append(label)
 
-    def finish(self, start: int, below: int = 48) -> go.Figure:
-        """Add the slider, standing at stop `start`, `below` pixels under the plot."""
+    def finish(self, start: int, below: int = 48, prefix: str = "step ") -> go.Figure:
+        """Add the slider, standing at stop `start`, `below` pixels under the plot. prefix: written
+        before a stop's label."""
         for trace, visible in zip(self.figure.data, self._visible(start), strict=True):
             trace.visible = visible
         steps = [
             {"label": label, "method": "restyle", "args": ["visible", self._visible(index)]}
             for index, label in enumerate(self.labels)
         ]
-        self.figure.update_layout(sliders=[_slider(steps, start, below)])
+        self.figure.update_layout(sliders=[_slider(steps, start, below, prefix)])
         return self.figure
 
     def _visible(self, stop: int) -> list[bool]:
         return [owner is None or owner == stop for owner in self.owners]
 
 
-def _slider(steps: list[dict[str, Any]], start: int, below: int) -> dict[str, Any]:
+def _slider(steps: list[dict[str, Any]], start: int, below: int, prefix: str) -> dict[str, Any]:
     return {
         "steps": steps,
         "active": start,
         "pad": {"t": below, "b": 4},
         "currentvalue": {
-            "prefix": "step ",
+            "prefix": prefix,
             "font": {"size": 12, "color": NEUTRAL},
             "xanchor": "left",
         },
