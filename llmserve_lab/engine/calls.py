@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmserve_lab.engine.core import Engine
+from llmserve_lab.engine.families import Families
 from llmserve_lab.engine.outputs import TokenEvent
 from llmserve_lab.engine.results import Results
 
@@ -16,10 +17,12 @@ class Calls:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._open: dict[str, Results] = {}  # by request id
+        self._families = Families()
         self._unclaimed: list[TokenEvent] = []  # of the requests that wait for `step`
 
     def queue(self, results: Results) -> None:
         """Hand a call's requests to the engine; continuations follow the one they fork from."""
+        self._families.add(results.requests)
         followers = {fork for request in results.requests.values() for fork in request.forks}
         for request in results.requests.values():
             if request not in followers:
@@ -37,6 +40,10 @@ class Calls:
                     self._advance()
         finally:
             self._close(results)
+
+    def members(self, request_id: str) -> list[str]:
+        """The open requests that share this id; none if it is one request's own."""
+        return self._families.members(request_id)
 
     def step(self) -> list[TokenEvent]:
         """Run one step; returns what came of the requests that no open call waits for."""
@@ -57,6 +64,8 @@ class Calls:
 
     def _deliver(self, events: list[TokenEvent]) -> None:
         for event in events:
+            if event.finish_reason is not None:
+                self._families.end(event.request_id)
             call = self._open.get(event.request_id)
             if call is None:
                 self._unclaimed.append(event)

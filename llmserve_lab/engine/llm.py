@@ -183,9 +183,8 @@ class LLM:
     def abort(self, request_id: str) -> None:
         """End a request, or all `n` of a prompt by the id they share; their blocks are free after
         the next step. Unknown ids are ignored. May be called from any thread."""
-        for known in list(self._engine.requests):
-            if known == request_id or known.startswith(f"{request_id}."):
-                self._engine.abort(known)
+        for known in (request_id, *self._calls.members(request_id)):
+            self._engine.abort(known)
 
     def _prepare(self, prompts: Any, params: Any, priority: Any) -> Results:
         """Check everything before anything is queued: a bad prompt leaves nothing half-done."""

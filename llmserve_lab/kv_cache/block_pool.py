@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from llmserve_lab.kv_cache.block_allocator import BlockAllocator, OutOfBlocksError
 from llmserve_lab.kv_cache.free_blocks import FreeBlocks
-from llmserve_lab.kv_cache.prefix import Hash, Prefix, blake2b
+from llmserve_lab.kv_cache.prefix import Chain, Hash, Prefix, blake2b
 
 
 class BlockPool(BlockAllocator):
@@ -31,6 +31,7 @@ class BlockPool(BlockAllocator):
         self._free = FreeBlocks(num_blocks)
         self._prefix_of: dict[int, Prefix] = {}
         self._block_with: dict[bytes, int] = {}
+        self._chain = Chain(self.extend)
 
     @property
     def num_free(self) -> int:
@@ -82,14 +83,13 @@ class BlockPool(BlockAllocator):
         prefixes: list[Prefix] = []
         if not self.enable_prefix_caching:
             return blocks, prefixes
-        for end in range(self.block_size, len(token_ids), self.block_size):
-            tokens = token_ids[end - self.block_size : end]
-            prefix = self.extend(prefixes[-1] if prefixes else None, tokens, salt)
+        for index, end in enumerate(range(self.block_size, len(token_ids), self.block_size)):
+            prefix = self._chain.at(index, token_ids[end - self.block_size : end], salt)
             block = self._block_with.get(prefix.digest)
             if block is None or not self._prefix_of[block].same_as(prefix):
                 break
             blocks.append(block)
-            prefixes.append(self._prefix_of[block])
+            prefixes.append(self._chain.settle(index, self._prefix_of[block]))
         return blocks, prefixes
 
     def extend(self, parent: Prefix | None, tokens: Sequence[int], salt: str = "") -> Prefix:

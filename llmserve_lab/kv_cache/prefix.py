@@ -46,3 +46,35 @@ class Prefix:
                 return False
             mine, theirs = mine.parent, theirs.parent
         return True
+
+
+class Chain:
+    """The prefixes of the sequence that was looked up last. A request that waits is looked up in
+    every step: its blocks are hashed once. Tokens are compared, so that another sequence, or one
+    that has changed, is never taken for it.
+
+    extend: makes the prefix of a block from its parent, tokens and salt.
+    """
+
+    def __init__(self, extend: Callable[[Prefix | None, Sequence[int], str], Prefix]) -> None:
+        self._extend = extend
+        self._prefixes: list[Prefix] = []
+
+    def at(self, index: int, tokens: Sequence[int], salt: str) -> Prefix:
+        """The prefix of block `index`, after those of all blocks before it were asked for."""
+        known = self._prefixes
+        same = index < len(known) and known[index].salt == salt
+        if same and known[index].tokens == tuple(tokens):
+            return known[index]
+        del known[index:]
+        known.append(self._extend(known[index - 1] if index else None, tokens, salt))
+        return known[index]
+
+    def settle(self, index: int, prefix: Prefix) -> Prefix:
+        """Go on from an equal prefix that others hold too: comparing its children is quick then."""
+        if self._prefixes[index] is not prefix:
+            self._prefixes[index:] = [prefix]
+        return prefix
+
+    def clear(self) -> None:
+        self._prefixes.clear()

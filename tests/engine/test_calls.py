@@ -207,6 +207,28 @@ def test_abort_of_all_n_by_the_id_they_share(make_llm):
     assert list(finish(llm)) == other
 
 
+def test_abort_of_all_n_after_the_first_of_them_has_ended(make_llm):
+    llm = make_llm()
+    names = llm.add_request("abc", SamplingParams(n=3, max_tokens=60, seed=0, ignore_eos=True))
+    llm.step()
+    llm.abort(names[0])
+    llm.step()
+    llm.abort("0")
+    ended = {event.request_id: event.finish_reason for event in llm.step()}
+    assert ended == {names[1]: "abort", names[2]: "abort"}
+
+
+def test_an_id_is_not_taken_for_one_that_it_begins_with(make_llm):
+    llm = make_llm()
+    names = [llm.add_request("abc", LONG)[0] for _ in range(12)]
+    llm.abort("1")
+    assert [event.request_id for event in llm.step() if event.finish_reason] == ["1"]
+    assert names[10] == "10" and "10" in llm._engine.requests
+    for name in names:
+        llm.abort(name)
+    llm.step()
+
+
 def test_abort_from_another_thread(make_llm):
     llm = make_llm(num_blocks=40)
     outputs = []

@@ -11,6 +11,7 @@ from llmserve_lab.engine.scheduler import Limits
 from llmserve_lab.engine.validate import validate
 from llmserve_lab.engine.watchdog import Watchdog
 from llmserve_lab.kv_cache import BlockPool
+from llmserve_lab.kv_cache.prefix import blake2b
 from tests.engine.counting_model import build
 
 KINDS = {
@@ -141,3 +142,62 @@ def test_the_head_of_a_queue_is_found_without_a_scan():
     queue = Counting(Request(f"{n}", [1], PARAMS) for n in range(1000))
     assert queue[0].request_id == "0"
     assert queue.seen == 1
+
+
+def test_a_head_that_does_not_fit_is_hashed_once_however_long_it_waits():
+    hashed = []
+
+    def count(data):
+        hashed.append(data)
+        return blake2b(data)
+
+    pool = BlockPool(20, 4, enable_prefix_caching=True, hash=count)
+    scheduler = Scheduler()
+    scheduler.bind(pool, Limits(8, 10**6), lambda: 0.0)
+    first = Request("first", [1] * 40, SamplingParams(max_tokens=30, ignore_eos=True))
+    head = Request("head", [1] * 32 + [2] * 41, SamplingParams(max_tokens=2, ignore_eos=True))
+
+    def step():
+        batch = scheduler.schedule()
+        scheduler.commit(batch)
+        for item in batch:
+            item.request.token_ids.append(1)
+        return batch
+
+    scheduler.add(first)
+    step()
+    scheduler.add(head)
+    for number in range(20):
+        before = len(hashed)
+        assert [item.request for item in step()] == [first]
+        if number:
+            assert len(hashed) - before <= 1, "only the running request's new block"
+    scheduler.remove(first)
+    assert [item.start for item in step()] == [32], "and it finds what is cached"
+
+
+def test_an_abort_costs_the_same_however_many_are_open(make_llm):
+    costs = []
+    for open_requests in (3, 200):
+        llm = make_llm()
+        names = [llm.add_request({"prompt_token_ids": [1, 2]})[0] for _ in range(open_requests)]
+        costs.append(calls_of(lambda llm=llm: llm.abort("1"))[0])
+        for name in names:
+            llm.abort(name)
+        llm.step()
+    assert costs[0] == costs[1]
+
+
+def test_nothing_is_kept_of_continuations_that_ended(make_llm):
+    llm = make_llm()
+    params = SamplingParams(n=3, max_tokens=4, ignore_eos=True)
+    llm.generate(["ab", "cd"], params)
+    llm.add_request("abc", params)
+    llm.step()
+    llm.abort("2")
+    llm.step()
+    stream = llm.stream("abc", params)
+    next(stream)
+    stream.close()
+    assert llm._calls.members("2") == llm._calls.members("3") == []
+    assert len(llm._calls._families) == 0
