@@ -31,10 +31,12 @@ class Scorer:
     def note_prompts(self, batch: Sequence[Scheduled], logits: Any) -> Any:
         """Score prompt tokens. logits: what the runner returned, the rows to sample from and then
         one for each position of `scored`. Returns the rows to sample from."""
-        positions = [(item.request, position) for item in batch for position in scored(item)]
-        for item in batch:
-            if item.request.params.prompt_logprobs is not None:
-                _skip(item)
+        asked = [item for item in batch if item.request.params.prompt_logprobs is not None]
+        if not asked:
+            return logits
+        positions = [(item.request, position) for item in asked for position in scored(item)]
+        for item in asked:
+            _skip(item)
         if not positions:
             return logits
         tokens = [request.prompt_token_ids[position + 1] for request, position in positions]

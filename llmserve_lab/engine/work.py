@@ -1,4 +1,7 @@
-"""What a step has to do at least, from the model's sizes: bytes to move, operations to compute."""
+"""What a step has to do at least, from the model's sizes: bytes to move, operations to compute.
+
+One count for the engine's own metrics and for machines that are only calculated.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llmserve_lab.engine.scheduler import Scheduled
+from llmserve_lab.engine.batch import Scheduled
+from llmserve_lab.engine.step_load import StepLoad
 from llmserve_lab.kv_cache import KVShape
 
 FLOPS_PER_WEIGHT = 2  # a multiplication and an addition
@@ -20,20 +24,21 @@ class Work:
     """num_bytes: weights once, each request's keys and values once, new ones written; activations
     are left out. flops: floating-point operations of all matrix products."""
 
-    num_bytes: int
-    flops: int
+    num_bytes: float
+    flops: float
 
 
 @dataclass(frozen=True, slots=True)
 class ModelWork:
     """linear, output: weights of the layers and of the output layer. weight_bytes: of one weight.
     kv_bytes: keys and values of one token. attention: query heads x head dimension x layers.
-    experts: the part of linear that lies in experts, of which each token uses a share."""
+    experts: the part of linear that lies in experts, of which each token uses a share, at random.
+    """
 
     linear: int
     output: int
-    weight_bytes: int
-    kv_bytes: int
+    weight_bytes: float
+    kv_bytes: float
     attention: int
     experts: int = 0
     share: float = 1.0
@@ -53,26 +58,38 @@ class ModelWork:
         )  # fmt: skip
 
     def of_step(self, batch: Sequence[Scheduled]) -> Work:
-        """Of one step. A token attends to itself and all before it; its experts are taken to be
-        chosen at random, and those that no token chose are not read."""
-        tokens = samples = cached = pairs = 0
-        for item in batch:
-            start, count = item.start, item.num_tokens
-            tokens += count
-            samples += item.samples
-            cached += start + count
-            pairs += count * start + count * (count + 1) // 2
+        """Of one step; without tokens there is none."""
+        return self.of_load(StepLoad.of(batch)) if batch else Work(0, 0)
+
+    def of_load(self, load: StepLoad) -> Work:
+        """Of a step that asks for so much."""
+        return Work(
+            self.weights_read(load.tokens, load.samples) + self.kv_moved(load),
+            self.linear_flops(load.tokens, load.samples) + self.attention_flops(load.pairs),
+        )
+
+    def linear_flops(self, tokens: int, samples: int) -> int:
+        """Every token through the layers, each sample through the output layer."""
         active = self.linear - round((1 - self.share) * self.experts)
+        return FLOPS_PER_WEIGHT * (tokens * active + samples * self.output)
+
+    def attention_flops(self, pairs: int) -> int:
+        """pairs: (query, key), causal: a token attends to itself and all before it."""
+        return FLOPS_PER_WEIGHT * PRODUCTS * self.attention * pairs
+
+    def weights_read(self, tokens: int, samples: int) -> float:
+        """Bytes: all weights once, without the experts that no token chose."""
         unread = round((1 - self.share) ** tokens * self.experts)
-        read = self.linear - unread + (self.output if samples else 0)
-        products = tokens * active + samples * self.output + PRODUCTS * self.attention * pairs
-        moved = read * self.weight_bytes + (cached + tokens) * self.kv_bytes
-        return Work(moved if batch else 0, FLOPS_PER_WEIGHT * products)
+        return (self.linear - unread + (self.output if samples else 0)) * self.weight_bytes
+
+    def kv_moved(self, load: StepLoad) -> float:
+        """Bytes: each request's keys and values read, those of new tokens written."""
+        return (load.kv_read + load.tokens) * self.kv_bytes
 
 
 def _matrices(model: Any, head: Any) -> dict[str, int]:
     """Weights of each matrix, by name, that tokens are multiplied with; tables are only looked
-    up, and the output layer counts apart."""
+    up, vectors hardly count, and the output layer counts apart."""
     import torch
 
     modules = [*model.modules()]
@@ -86,4 +103,9 @@ def _matrices(model: Any, head: Any) -> dict[str, int]:
 
 def _share(config: Any) -> float:
     """Of a mixture's experts, the share that each token uses."""
-    return config.num_experts_per_tok / max(getattr(config, n, None) or 1 for n in EXPERT_COUNTS)
+    return config.num_experts_per_tok / num_experts(config)
+
+
+def num_experts(config: Any) -> int:
+    """Of each layer of a mixture; 1 for any other model."""
+    return max(getattr(config, name, None) or 1 for name in EXPERT_COUNTS)

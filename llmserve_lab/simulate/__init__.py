@@ -1,6 +1,7 @@
 """What a machine that is not here would do: a floor by formula, or the engine's own scheduler on a
 virtual clock."""
 
+from llmserve_lab.engine.step_load import StepLoad
 from llmserve_lab.simulate.arrivals import AtOnce, Fixed, Gamma, Poisson
 from llmserve_lab.simulate.calibrate import calibrate
 from llmserve_lab.simulate.deployment import Deployment, StepTime
@@ -15,7 +16,6 @@ from llmserve_lab.simulate.replay import read_workload, write_workload
 from llmserve_lab.simulate.shared_prefix import SharedPrefix
 from llmserve_lab.simulate.simulator import Simulator
 from llmserve_lab.simulate.slo import SLO
-from llmserve_lab.simulate.step_load import StepLoad
 from llmserve_lab.simulate.this_machine import this_machine
 from llmserve_lab.simulate.workload import Ask, Workload
 

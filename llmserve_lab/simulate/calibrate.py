@@ -11,9 +11,9 @@ from llmserve_lab.engine.checks import require_number
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.engine.scheduler import Scheduled, Scheduler
+from llmserve_lab.engine.step_load import StepLoad
 from llmserve_lab.machine import processor_name
 from llmserve_lab.simulate.measured_machine import MeasuredMachine, fit
-from llmserve_lab.simulate.step_load import StepLoad
 from llmserve_lab.simulate.this_machine import copy_bandwidth
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.scheduler import Scheduled
+from llmserve_lab.engine.step_load import StepLoad
 from llmserve_lab.simulate.clock import VirtualClock
-from llmserve_lab.simulate.step_load import StepLoad
 
 
 class Machine(Protocol):

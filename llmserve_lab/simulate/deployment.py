@@ -6,14 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llmserve_lab.engine.checks import require_count, require_number
-from llmserve_lab.simulate.estimate import FLOPS_PER_WEIGHT
+from llmserve_lab.engine.step_load import StepLoad
 from llmserve_lab.simulate.gpus import Gpu
 from llmserve_lab.simulate.model_size import BYTES_16_BIT, ModelSize
-from llmserve_lab.simulate.step_load import StepLoad
 
 GIB = 2**30
 ALL_REDUCES_PER_LAYER = 2  # after attention and after the MLP
-ATTENTION_PRODUCTS = 2  # queries x keys, probabilities x values
 LARGEST_OVERHEAD = 10.0  # seconds
 
 
@@ -91,15 +89,14 @@ class Deployment:
 
     def parts(self, load: StepLoad) -> StepTime:
         """How long each part of a step takes."""
-        model = self.model
-        products = FLOPS_PER_WEIGHT * model.active_parameters * load.tokens
-        per_pair = ATTENTION_PRODUCTS * FLOPS_PER_WEIGHT * model.kv.num_layers * model.hidden
-        kv_bytes = model.kv_bytes(load.kv_read) * self._kv_copies
+        work, tokens, samples = self.model.work, load.tokens, load.samples
+        products = work.linear_flops(tokens, samples)
+        kv_bytes = work.kv_moved(load) * self._kv_copies
         return StepTime(
             overhead=self.overhead,
-            linear=self._roofline(model.read_bytes(load.tokens), products),
-            attention=self._roofline(kv_bytes, per_pair * load.pairs),
-            communication=self._communication(load.tokens),
+            linear=self._roofline(work.weights_read(tokens, samples), products),
+            attention=self._roofline(kv_bytes, work.attention_flops(load.pairs)),
+            communication=self._communication(tokens),
         )
 
     def _roofline(self, num_bytes: float, operations: float) -> float:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llmserve_lab.engine.step_load import StepLoad
 from llmserve_lab.simulate.gpus import Gpu
 from llmserve_lab.simulate.model_size import ModelSize
-
-FLOPS_PER_WEIGHT = 2  # a multiplication and an addition
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +27,11 @@ def decode_estimate(model: ModelSize, gpu: Gpu, batch_size: int, context: int) -
     """A step that adds one token to each of `batch_size` requests of `context` tokens.
 
     It reads every weight once (of experts those that are chosen) and every request's KV, and does
-    two operations per weight and request besides attention's. The slower of the two decides.
+    two operations per weight and request besides attention's: see `ModelWork`. The slower of the
+    two decides.
     """
-    kv_bytes = model.kv_bytes(batch_size * context)
-    attention = 2 * FLOPS_PER_WEIGHT * model.kv.num_layers * model.hidden * context
-    operations = batch_size * (FLOPS_PER_WEIGHT * model.active_parameters + attention)
-    reading = (model.read_bytes(batch_size) + kv_bytes) / gpu.bandwidth
-    computing = operations / gpu.flops
+    work = model.work.of_load(StepLoad.decode(batch_size, context))
+    reading, computing = work.num_bytes / gpu.bandwidth, work.flops / gpu.flops
     bound = "bandwidth" if reading >= computing else "compute"
-    memory = model.weight_bytes + kv_bytes
+    memory = model.weight_bytes + model.kv_bytes(batch_size * context)
     return Estimate(batch_size, max(reading, computing), memory, bound)

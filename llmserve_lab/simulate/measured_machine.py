@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llmserve_lab.simulate.step_load import StepLoad
+from llmserve_lab.engine.step_load import StepLoad
 
 SHORTEST = 1e-9  # seconds; a clock shows no less
 

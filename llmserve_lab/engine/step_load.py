@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llmserve_lab.engine.scheduler import Scheduled
+from llmserve_lab.engine.batch import Scheduled
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class StepLoad:
     decode_kv: int
 
     @classmethod
-    def of(cls, batch: list[Scheduled]) -> StepLoad:
+    def of(cls, batch: Sequence[Scheduled]) -> StepLoad:
         """Count a batch."""
         tokens = samples = kv_read = pairs = decode_kv = 0
         for item in batch:
