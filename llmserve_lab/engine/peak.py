@@ -42,8 +42,8 @@ def measure_peak(
     place = pick_device() if device is None else torch.device(device)
     kind = pick_dtype(place)[0] if dtype is None else dtype
     with torch.inference_mode():
-        reading = _best(*_reading(place, kind), place, clock)
-        computing = _best(*_multiplying(place, kind), place, clock)
+        reading = best_rate(*_reading(place, kind), place, clock)
+        computing = best_rate(*_multiplying(place, kind), place, clock)
     return Peak(reading, computing)
 
 
@@ -67,8 +67,11 @@ def _multiplying(device: torch.device, dtype: torch.dtype) -> tuple[Callable[[],
     return lambda: left @ left, 2 * size**3
 
 
-def _best(
-    run: Callable[[], Any], amount: int, device: torch.device, clock: Callable[[], float]
+def best_rate(
+    run: Callable[[], Any],
+    amount: int,
+    device: torch.device,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> float:
     """The most per second of several runs, after one that warms up."""
     times: list[float] = []

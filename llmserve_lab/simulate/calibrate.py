@@ -13,7 +13,7 @@ from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.engine.scheduler import Scheduled, Scheduler
 from llmserve_lab.engine.step_load import StepLoad
 from llmserve_lab.machine import processor_name
-from llmserve_lab.simulate.measured_machine import MeasuredMachine, fit
+from llmserve_lab.simulate.measured_machine import Costs, MeasuredMachine, fit
 from llmserve_lab.simulate.this_machine import copy_bandwidth
 
 if TYPE_CHECKING:
@@ -58,11 +58,15 @@ def calibrate(model: Any = "lab-target", seconds: float = 20.0, **settings: Any)
     rounds = _rounds(llm, probe, seconds)
     loads = [load for load, _ in rounds[0]]
     times = [median(times) for times in zip(*_times(rounds), strict=True)]
+    return _machine(llm, str(getattr(model, "name", model)), fit(loads, times))
+
+
+def _machine(llm: LLM, name: str, costs: Costs) -> MeasuredMachine:
     capacity = llm.capacity
     return MeasuredMachine(
-        name=str(getattr(model, "name", model)),
+        name=name,
         conditions=_conditions(llm),
-        costs=fit(loads, times),
+        costs=costs,
         tokens=capacity.num_blocks * capacity.block_size,
         bytes_per_token=capacity.block_bytes // capacity.block_size,
         copy_bandwidth=copy_bandwidth(llm.model.device),

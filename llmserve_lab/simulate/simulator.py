@@ -42,22 +42,18 @@ class Simulator:
         enable_prefix_caching: bool = False,
         trace: bool = False,
     ) -> None:
-        require_count("block_size", block_size, at_least=1)
-        if num_blocks is None:
-            num_blocks = machine.num_blocks(block_size)
-        require_count("num_blocks", num_blocks, at_least=1)
-        longest = num_blocks * block_size if max_model_len is None else max_model_len
+        self.pool = _pool(machine, num_blocks, block_size, enable_prefix_caching)
+        longest = self.pool.num_blocks * block_size if max_model_len is None else max_model_len
         limits = _limits(max_num_seqs, max_num_batched_tokens, longest)
         self.clock = VirtualClock()
-        self.pool = BlockPool(num_blocks, block_size, enable_prefix_caching)
         self.scheduler = Scheduler() if scheduler is None else require_scheduler(scheduler)
-        store = CostStore(machine, self.clock, block_size)
-        self.scheduler.bind(self.pool, limits, self.clock, store)
+        self.scheduler.bind(
+            self.pool, limits, self.clock, CostStore(machine, self.clock, block_size)
+        )
         runner: Any = CostRunner(machine, self.clock)
         recorder = Recorder() if trace else None
         self.engine = Engine(runner, self.scheduler, runner, None, longest, self.clock, recorder)
-        self._prompts = NumberedPrompts()
-        self._num_asked = 0
+        self._prompts, self._num_asked = NumberedPrompts(), 0
 
     def run(self, workload: Workload) -> LoadResult:
         """Serve a workload to the end. A second one starts when the first has ended, with the
@@ -65,6 +61,17 @@ class Simulator:
         load = LoadRun(self.engine, self.clock, self._prompts, workload, self._num_asked)
         self._num_asked += len(workload.asks)
         return load.run()
+
+
+def _pool(
+    machine: Machine, num_blocks: int | None, block_size: int, enable_prefix_caching: bool
+) -> BlockPool:
+    """Of `num_blocks`, or of as many as the machine holds."""
+    require_count("block_size", block_size, at_least=1)
+    if num_blocks is None:
+        num_blocks = machine.num_blocks(block_size)
+    require_count("num_blocks", num_blocks, at_least=1)
+    return BlockPool(num_blocks, block_size, enable_prefix_caching)
 
 
 def _limits(max_num_seqs: int, max_num_batched_tokens: int, max_model_len: int) -> Limits:

@@ -1,10 +1,13 @@
 """Costs from measurements: exact where the times are, never negative, and used by a simulation."""
 
 import math
+import sys
 from dataclasses import astuple, fields
 
 import pytest
+import torch
 
+from llmserve_lab.engine.peak import Peak
 from llmserve_lab.engine.runner import ModelRunner
 from llmserve_lab.simulate import (
     Constant,
@@ -129,6 +132,21 @@ def test_a_busy_engine_takes_no_workload(make_llm):
         run_live(llm, Workload.draw(1, Constant(1), Constant(1)))
     llm.abort("0")
     llm.step()
+
+
+def test_this_machine_and_utilisation_are_one_measurement(monkeypatch):
+    asked = []
+
+    def measured(device, dtype):
+        asked.append((device.type, dtype))
+        return Peak(bytes_per_second=3.0, flops_per_second=5.0)
+
+    module = sys.modules[this_machine.__module__]
+    monkeypatch.setattr(module, "measure_peak", measured)
+    row = this_machine(torch.bfloat16)
+    assert (row.bandwidth, row.flops) == (3.0, 5.0)
+    assert [dtype for _, dtype in asked] == [torch.bfloat16]
+    assert "bfloat16" in row.source
 
 
 def test_this_machine_is_a_row_of_the_table():
