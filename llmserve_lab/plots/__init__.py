@@ -10,19 +10,29 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.batch_composition import batch_composition
     from llmserve_lab.plots.block_map import kv_block_map
     from llmserve_lab.plots.contiguous_map import contiguous_map
+    from llmserve_lab.plots.device_timeline import device_timeline
     from llmserve_lab.plots.display import show
+    from llmserve_lab.plots.latency_split import latency_split
+    from llmserve_lab.plots.latency_whatif import latency_whatif
+    from llmserve_lab.plots.percentile_picker import percentile_picker
     from llmserve_lab.plots.step_bars import step_times
     from llmserve_lab.plots.timeline import request_timeline
+    from llmserve_lab.plots.token_gaps import token_gaps
     from llmserve_lab.plots.tradeoff import tradeoff_panels
     from llmserve_lab.plots.triangle import whatif_triangle
 
 __all__ = [
     "batch_composition",
     "contiguous_map",
+    "device_timeline",
     "kv_block_map",
+    "latency_split",
+    "latency_whatif",
+    "percentile_picker",
     "request_timeline",
     "show",
     "step_times",
+    "token_gaps",
     "tradeoff_panels",
     "whatif_triangle",
 ]
@@ -32,10 +42,15 @@ export(
     {
         "batch_composition": f"{__name__}.batch_composition",
         "contiguous_map": f"{__name__}.contiguous_map",
+        "device_timeline": f"{__name__}.device_timeline",
         "kv_block_map": f"{__name__}.block_map",
+        "latency_split": f"{__name__}.latency_split",
+        "latency_whatif": f"{__name__}.latency_whatif",
+        "percentile_picker": f"{__name__}.percentile_picker",
         "request_timeline": f"{__name__}.timeline",
         "show": f"{__name__}.display",
         "step_times": f"{__name__}.step_bars",
+        "token_gaps": f"{__name__}.token_gaps",
         "tradeoff_panels": f"{__name__}.tradeoff",
         "whatif_triangle": f"{__name__}.triangle",
     },

@@ -28,7 +28,7 @@
       group.setAttribute("aria-valuenow", current());
       group.setAttribute("aria-valuetext", slider.steps[current()]?.label ?? "");
     };
-    Object.entries({ tabindex: 0, role: "slider", "aria-label": "step", "aria-valuemin": 0,
+    Object.entries({ tabindex: 0, role: "slider", "aria-label": slider.currentvalue?.prefix?.trim() || "step", "aria-valuemin": 0,
       "aria-valuemax": count - 1, "data-lsl-keys": 1, "data-lm-suppress-shortcuts": "true" })
       .forEach(([name, value]) => group.setAttribute(name, value));
     announce();
