@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy
-from numba import njit
 
 from llmserve_lab.attention.metadata import BatchMetadata
+from llmserve_lab.attention.numba_cache import kernel
 from llmserve_lab.attention.reference import attend_chunks
 from llmserve_lab.kv_cache import PagedKVCache
 
@@ -63,7 +63,7 @@ def _singles(
     return output
 
 
-@njit(fastmath=True, cache=True, nogil=True)
+@kernel
 def _decode(
     queries: Any,
     keys: Any,
@@ -87,7 +87,7 @@ def _decode(
             _mix(weights, values, kv_head, tables[row], contexts[row], block_size, result)
 
 
-@njit(fastmath=True, cache=True, nogil=True)
+@kernel
 def _score(
     heads: Any,
     keys: Any,
@@ -108,7 +108,7 @@ def _score(
             weights[g, token] = total * numpy.float32(scaling)
 
 
-@njit(fastmath=True, cache=True, nogil=True)
+@kernel
 def _normalise(weights: Any, context: int) -> None:  # pragma: no cover (compiled)
     """Softmax of each row's first `context` values."""
     for g in range(weights.shape[0]):
@@ -123,7 +123,7 @@ def _normalise(weights: Any, context: int) -> None:  # pragma: no cover (compile
             weights[g, token] /= total
 
 
-@njit(fastmath=True, cache=True, nogil=True)
+@kernel
 def _mix(
     weights: Any,
     values: Any,

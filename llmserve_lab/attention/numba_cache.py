@@ -1,0 +1,20 @@
+"""How the CPU kernels are compiled, and where the result is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+OPTIONS = {"fastmath": True, "nogil": True}
+
+
+def kernel(function: Callable[..., None]) -> Any:
+    """Compile at the first call, and keep the result for later processes: beside the module, in the
+    user's cache folder or in NUMBA_CACHE_DIR. Where none of them can be written, as in a read-only
+    container, every process compiles for itself."""
+    try:
+        return njit(cache=True, **OPTIONS)(function)
+    except (RuntimeError, OSError):  # Numba looks for a folder at once, and found none
+        return njit(**OPTIONS)(function)
