@@ -30,6 +30,20 @@ class KVUse:
         return cls(sum(part.held for part in parts), sum(part.used for part in parts))
 
     @classmethod
+    def least(cls, lengths: Iterable[int], block_size: int) -> KVUse:
+        """What requests that hold so many tokens each need at least in blocks, if they share none:
+        only the last block of each is partly empty. For lengths that are equally likely to end
+        anywhere in a block that is (block_size - 1) / 2 slots a request.
+
+        Raises:
+            ValueError: a block without slots, or a negative length.
+        """
+        tokens = list(lengths)
+        if block_size < 1 or min(tokens, default=0) < 0:
+            raise ValueError("Blocks have at least one slot, and lengths are 0 or more.")
+        return cls(sum(-(-count // block_size) * block_size for count in tokens), sum(tokens))
+
+    @classmethod
     def _of_step(cls, step: StepSnapshot) -> KVUse:
         size = step.block_size
         tokens: dict[int, int] = {}  # in each held block

@@ -55,6 +55,28 @@ def calculated_waste(requests, block_size):
     return 1 - used / held
 
 
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+def test_the_least_waste_is_what_paging_really_wastes(block_size):
+    held = [n for prompt, output in MIXED for n in range(prompt, prompt + output)]
+    least = KVUse.least(held, block_size)
+    assert least == KVUse.of(trace_of(MIXED, block_size))
+    assert least.waste == pytest.approx(calculated_waste(MIXED, block_size))
+
+
+@pytest.mark.parametrize("block_size", [1, 8, 16])
+def test_on_average_half_a_block_less_half_a_slot_is_empty(block_size):
+    every_end = range(1, 10 * block_size + 1)
+    use = KVUse.least(every_end, block_size)
+    assert (use.held - use.used) / len(every_end) == (block_size - 1) / 2
+
+
+def test_least_of_nothing_and_of_nonsense():
+    assert KVUse.least([], 16) == KVUse(0, 0)
+    for lengths_, size in (([1], 0), ([-1], 16)):
+        with pytest.raises(ValueError, match="at least one slot"):
+            KVUse.least(lengths_, size)
+
+
 @pytest.mark.parametrize("block_size", [1, 4, 8, 16, 32, 64, 128])
 def test_paging_wastes_the_end_of_each_last_block_and_nothing_else(block_size):
     waste = KVUse.of(trace_of(MIXED, block_size)).waste
