@@ -1,8 +1,10 @@
 """Attention over a paged KV cache, and how a transformers model comes to use it."""
 
 from llmserve_lab.attention.backend import attention_backend
-from llmserve_lab.attention.hook import UnsupportedAttentionError, paged
+from llmserve_lab.attention.hook import paged
 from llmserve_lab.attention.metadata import BatchMetadata, Segment
+from llmserve_lab.attention.options import UnsupportedAttentionError
+from llmserve_lab.attention.support import require_decoder, required_features
 
 __all__ = [
     "BatchMetadata",
@@ -10,4 +12,6 @@ __all__ = [
     "UnsupportedAttentionError",
     "attention_backend",
     "paged",
+    "require_decoder",
+    "required_features",
 ]

@@ -15,6 +15,8 @@ from llmserve_lab.kv_cache import PagedKVCache
 if TYPE_CHECKING:
     import torch
 
+NO_CAP = 0.0
+
 
 def paged_attention(
     layer: int,
@@ -23,13 +25,15 @@ def paged_attention(
     values: torch.Tensor,
     batch: BatchMetadata,
     scaling: float,
+    window: int | None = None,
+    softcap: float | None = None,
 ) -> torch.Tensor:
     """As `reference.paged_attention`, in float32."""
     batch.cache.write(layer, batch.slot_mapping, keys, values)
     output = queries.new_empty(queries.shape)
     if batch.singles:
-        output[batch.single_rows] = _singles(layer, queries, batch, scaling)
-    attend_chunks(layer, queries, batch, scaling, output)
+        output[batch.single_rows] = _singles(layer, queries, batch, scaling, window, softcap)
+    attend_chunks(layer, queries, batch, scaling, output, window, softcap)
     return output
 
 
@@ -38,11 +42,16 @@ def prepare() -> None:
     be part of the first decode step."""
     rows = numpy.zeros((1, 1, 1), numpy.float32)
     table, contexts = numpy.zeros((1, 1), numpy.int64), numpy.ones(1, numpy.int64)
-    _decode(rows, rows, rows, table, contexts, 1, 1.0, numpy.empty_like(rows))
+    _decode(rows, rows, rows, table, contexts, 1, 1.0, 1, NO_CAP, numpy.empty_like(rows))
 
 
 def _singles(
-    layer: int, queries: torch.Tensor, batch: BatchMetadata, scaling: float
+    layer: int,
+    queries: torch.Tensor,
+    batch: BatchMetadata,
+    scaling: float,
+    window: int | None,
+    softcap: float | None,
 ) -> torch.Tensor:
     """One query token per request. Returns (singles, heads, head dim)."""
     import torch
@@ -58,6 +67,8 @@ def _singles(
         batch.single_contexts.numpy(),
         cache.block_size,
         scaling,
+        window or max(segment.context for segment in batch.singles),
+        softcap or NO_CAP,
         output.numpy(),
     )
     return output
@@ -72,71 +83,85 @@ def _decode(
     contexts: Any,
     block_size: int,
     scaling: float,
+    window: int,
+    softcap: float,
     output: Any,
 ) -> None:  # pragma: no cover (compiled)
     """queries, output: (rows, heads, dim); keys, values: (slots, KV heads, dim), all float32;
     tables: (rows, blocks); contexts: (rows,), int64. Each key is read once per group of heads."""
     group = queries.shape[1] // keys.shape[1]
-    weights = numpy.empty((group, tables.shape[1] * block_size), numpy.float32)
+    longest = tables.shape[1] * block_size
+    slots = numpy.empty(longest, numpy.int64)
+    weights = numpy.empty((group, longest), numpy.float32)
     for row in range(queries.shape[0]):
+        count = min(window, contexts[row])
+        _locate(tables[row], contexts[row] - count, block_size, slots[:count])
         for kv_head in range(keys.shape[1]):
             heads = queries[row, kv_head * group : (kv_head + 1) * group]
-            _score(heads, keys, kv_head, tables[row], contexts[row], block_size, scaling, weights)
-            _normalise(weights, contexts[row])
+            _score(heads, keys, kv_head, slots[:count], scaling, weights)
+            if softcap != NO_CAP:
+                _cap(weights, count, softcap)
+            _normalise(weights, count)
             result = output[row, kv_head * group : (kv_head + 1) * group]
-            _mix(weights, values, kv_head, tables[row], contexts[row], block_size, result)
+            _mix(weights, values, kv_head, slots[:count], result)
+
+
+@kernel
+def _locate(
+    table: Any, first: int, block_size: int, slots: Any
+) -> None:  # pragma: no cover (compiled)
+    """slots[t] = where token first + t lies"""
+    for t in range(slots.shape[0]):
+        token = first + t
+        slots[t] = table[token // block_size] * block_size + token % block_size
 
 
 @kernel
 def _score(
-    heads: Any,
-    keys: Any,
-    kv_head: int,
-    table: Any,
-    context: int,
-    block_size: int,
-    scaling: float,
-    weights: Any,
+    heads: Any, keys: Any, kv_head: int, slots: Any, scaling: float, weights: Any
 ) -> None:  # pragma: no cover (compiled)
     """weights[g, t] = scaling * heads[g] . key t"""
-    for token in range(context):
-        slot = table[token // block_size] * block_size + token % block_size
+    for t in range(slots.shape[0]):
+        slot = slots[t]
         for g in range(heads.shape[0]):
             total = numpy.float32(0)
             for d in range(heads.shape[1]):
                 total += heads[g, d] * keys[slot, kv_head, d]
-            weights[g, token] = total * numpy.float32(scaling)
+            weights[g, t] = total * numpy.float32(scaling)
 
 
 @kernel
-def _normalise(weights: Any, context: int) -> None:  # pragma: no cover (compiled)
-    """Softmax of each row's first `context` values."""
+def _cap(weights: Any, count: int, softcap: float) -> None:  # pragma: no cover (compiled)
+    """weights[g, t] = softcap * tanh(weights[g, t] / softcap)"""
+    cap = numpy.float32(softcap)
+    for g in range(weights.shape[0]):
+        for t in range(count):
+            weights[g, t] = cap * numpy.tanh(weights[g, t] / cap)
+
+
+@kernel
+def _normalise(weights: Any, count: int) -> None:  # pragma: no cover (compiled)
+    """Softmax of each row's first `count` values."""
     for g in range(weights.shape[0]):
         top = weights[g, 0]
-        for token in range(1, context):
-            top = max(top, weights[g, token])
+        for t in range(1, count):
+            top = max(top, weights[g, t])
         total = numpy.float32(0)
-        for token in range(context):
-            weights[g, token] = numpy.exp(weights[g, token] - top)
-            total += weights[g, token]
-        for token in range(context):
-            weights[g, token] /= total
+        for t in range(count):
+            weights[g, t] = numpy.exp(weights[g, t] - top)
+            total += weights[g, t]
+        for t in range(count):
+            weights[g, t] /= total
 
 
 @kernel
 def _mix(
-    weights: Any,
-    values: Any,
-    kv_head: int,
-    table: Any,
-    context: int,
-    block_size: int,
-    result: Any,
+    weights: Any, values: Any, kv_head: int, slots: Any, result: Any
 ) -> None:  # pragma: no cover (compiled)
     """result[g] = sum of weights[g, t] * value t"""
     result[:] = numpy.float32(0)
-    for token in range(context):
-        slot = table[token // block_size] * block_size + token % block_size
+    for t in range(slots.shape[0]):
+        slot = slots[t]
         for g in range(result.shape[0]):
             for d in range(result.shape[1]):
-                result[g, d] += weights[g, token] * values[slot, kv_head, d]
+                result[g, d] += weights[g, t] * values[slot, kv_head, d]

@@ -2,38 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from llmserve_lab.attention.backend import Attention
 from llmserve_lab.attention.metadata import BatchMetadata
+from llmserve_lab.attention.options import UnsupportedAttentionError, read_options
 
 if TYPE_CHECKING:
     import torch
 
 NAME = "llmserve_lab"
-
-
-class UnsupportedAttentionError(NotImplementedError):
-    """The model asks for a kind of attention that this engine would compute wrongly."""
+Answer = Callable[..., tuple["torch.Tensor", None]]
+# Not an argument of the model's forward: some models do not hand those on to their layers.
+ANSWER: ContextVar[Answer] = ContextVar("what answers a layer's call, in this thread")
 
 
 @contextmanager
-def paged(model: Any) -> Iterator[None]:
-    """Within this block `model` attends through the paged cache; afterwards it is as before."""
+def paged(
+    model: Any, batch: BatchMetadata | None = None, attention: Attention | None = None
+) -> Iterator[None]:
+    """Within this block `model` runs `batch` and attends through its cache; afterwards it is as
+    before."""
+    answer = partial(_attention, paged_batch=batch, paged_attention=attention)
+    with attending(model, NAME, answer if batch else _attention):
+        yield
+
+
+@contextmanager
+def attending(model: Any, name: str, answer: Answer) -> Iterator[None]:
+    """Within this block the layers of `model` call `answer` for attention, which transformers knows
+    as `name`; afterwards it is as before."""
     from transformers import AttentionInterface
 
-    AttentionInterface.register(NAME, _attention)
+    AttentionInterface.register(name, _answer)
     configs = {id(c): c for c in (model.config, model.config.get_text_config())}.values()
     before = [config._attn_implementation for config in configs]
+    token = ANSWER.set(answer)
     for config in configs:
-        config._attn_implementation = NAME
+        config._attn_implementation = name
     try:
         yield
     finally:
-        for config, name in zip(configs, before, strict=True):
-            config._attn_implementation = name
+        for config, own in zip(configs, before, strict=True):
+            config._attn_implementation = own
+        ANSWER.reset(token)
+
+
+def _answer(*tensors: Any, **options: Any) -> tuple[torch.Tensor, None]:
+    """transformers' signature: module, query, key, value, mask, and options by name."""
+    answer = ANSWER.get(None)
+    if answer is None:
+        raise ValueError("This model is being served: call LLM.generate, not the model itself.")
+    return answer(*tensors, **options)
 
 
 def _attention(
@@ -48,10 +72,10 @@ def _attention(
     paged_attention: Attention | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """transformers' signature: query (1, heads, tokens, dim); returns (1, tokens, heads, dim)."""
-    if paged_batch is None or paged_attention is None:
-        raise ValueError("The paged attention runs only inside the engine: call LLM.generate.")
-    _refuse_what_is_not_done(options, paged_batch)
+    """query: (1, heads, tokens, dim); returns (1, tokens, heads, dim)."""
+    assert paged_batch is not None and paged_attention is not None
+    if attention_mask is not None:
+        raise UnsupportedAttentionError("This model's layers make attention masks of their own.")
     output = paged_attention(
         module.layer_idx,
         query[0].transpose(0, 1),
@@ -59,20 +83,6 @@ def _attention(
         value[0].transpose(0, 1),
         paged_batch,
         scaling if scaling is not None else query.shape[-1] ** -0.5,
+        **read_options(options, dropout),
     )
     return output[None], None
-
-
-def _refuse_what_is_not_done(options: dict[str, Any], batch: BatchMetadata) -> None:
-    for name in ("softcap", "s_aux"):
-        if options.get(name) is not None:
-            raise UnsupportedAttentionError(
-                f"This model's attention uses {name}, which this engine does not compute yet."
-            )
-    window = options.get("sliding_window")
-    longest = max(segment.context for segment in batch.segments)
-    if window is not None and longest > window:
-        raise UnsupportedAttentionError(
-            f"This model attends to a sliding window of {window} tokens; set max_model_len to "
-            f"at most {window}."
-        )

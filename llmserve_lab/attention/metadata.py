@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from llmserve_lab.kv_cache import KVCache, slots_of
 
@@ -24,18 +24,32 @@ class Segment:
 
     @property
     def context(self) -> int:
-        """Tokens that the last one attends to, itself included."""
+        """Tokens that the last one attends to, itself included, where no window ends sooner."""
         return self.start + self.num_tokens
+
+    def first_key(self, window: int | None) -> int:
+        """The first position that any of the tokens attends to; window: tokens that one sees."""
+        return 0 if window is None else max(0, self.start + 1 - window)
+
+
+class Reads(NamedTuple):
+    """Slots to read, and a mask (bool) that is True where a query may see what is read."""
+
+    slots: torch.Tensor | slice
+    mask: torch.Tensor
 
 
 class BatchMetadata:
     """A flattened batch over one cache. Single-token segments (decode) are read together, padded to
-    the longest; the others (prefill chunks) one by one."""
+    the longest; the others (prefill chunks) one by one. `window`: how many tokens one attends to,
+    itself included (Beltagy et al. 2020, section 3.1), or None for all."""
 
     def __init__(self, cache: KVCache, segments: list[Segment], device: torch.device) -> None:
         self.cache, self.segments, self.device = cache, segments, device
         self.chunks = [s for s in segments if s.num_tokens > 1]
         self.singles = [s for s in segments if s.num_tokens == 1]
+        self._single_reads: dict[int | None, Reads] = {}
+        self._chunk_reads: dict[int | None, list[Reads]] = {}
 
     @cached_property
     def slot_mapping(self) -> torch.Tensor:
@@ -65,56 +79,54 @@ class BatchMetadata:
 
     @cached_property
     def single_contexts(self) -> torch.Tensor:
-        """(singles,) int64: tokens that each attends to."""
+        """(singles,) int64: tokens up to each, itself included."""
         return self._tensor([s.context for s in self.singles])
 
-    @cached_property
-    def single_slots(self) -> torch.Tensor:
-        """(singles, longest context) int64: slots to read, padded with the null slot."""
-        slots = self._slots(self.single_tables)[:, : self.single_mask.shape[-1]]
-        return slots.masked_fill(~self.single_mask[:, 0, 0], self.cache.null_slot)
+    def single_reads(self, window: int | None = None) -> Reads:
+        """Slots (singles, longest) int64, padded with the null slot; mask (singles, 1, 1, longest).
+        Longest: the longest context, or the window where that is shorter."""
+        if window not in self._single_reads:
+            self._single_reads[window] = self._read_singles(window)
+        return self._single_reads[window]
 
-    @cached_property
-    def single_mask(self) -> torch.Tensor:
-        """(singles, 1, 1, longest context) bool: True where there is a token."""
+    def _read_singles(self, window: int | None) -> Reads:
         import torch
 
-        positions = torch.arange(max(s.context for s in self.singles), device=self.device)
-        return (positions < self.single_contexts[:, None])[:, None, None, :]
+        longest = max(s.context - s.first_key(window) for s in self.singles)
+        first = self._tensor([s.first_key(window) for s in self.singles])
+        positions = first[:, None] + torch.arange(longest, device=self.device)
+        mask = positions < self.single_contexts[:, None]
+        size = self.cache.block_size
+        blocks = (positions // size).clamp_(max=self.single_tables.shape[1] - 1)
+        slots = self.single_tables.gather(1, blocks) * size + positions % size
+        return Reads(slots.masked_fill(~mask, self.cache.null_slot), mask[:, None, None, :])
 
-    @cached_property
-    def chunk_slots(self) -> list[torch.Tensor | slice]:
-        """Per chunk, the slots to read: a slice where its blocks are adjacent, which reads them in
-        place, else (context,) int64."""
-        return [
-            self._run(s) or self._slots(self._tensor([s.block_table]))[0, : s.context]
-            for s in self.chunks
-        ]
+    def chunk_reads(self, window: int | None = None) -> list[Reads]:
+        """Per chunk, slots for the positions from `first_key` on, a slice where its blocks are
+        adjacent, which reads them in place, else (keys,) int64; mask (tokens, keys)."""
+        if window not in self._chunk_reads:
+            self._chunk_reads[window] = [self._read_chunk(s, window) for s in self.chunks]
+        return self._chunk_reads[window]
 
-    def _run(self, segment: Segment) -> slice | None:
-        table, size = segment.block_table, self.cache.block_size
-        if table != list(range(table[0], table[0] + len(table))):
-            return None
-        return slice(table[0] * size, table[0] * size + segment.context)
-
-    @cached_property
-    def chunk_masks(self) -> list[torch.Tensor]:
-        """Per chunk, (tokens, context) bool: True where the position is not in the future."""
+    def _read_chunk(self, chunk: Segment, window: int | None) -> Reads:
         import torch
 
-        masks = []
-        for chunk in self.chunks:
-            queries = torch.arange(chunk.start, chunk.context, device=self.device)
-            keys = torch.arange(chunk.context, device=self.device)
-            masks.append(keys[None, :] <= queries[:, None])
-        return masks
+        first = chunk.first_key(window)
+        queries = torch.arange(chunk.start, chunk.context, device=self.device)[:, None]
+        keys = torch.arange(first, chunk.context, device=self.device)[None, :]
+        mask = keys <= queries
+        if window is not None:
+            mask &= keys > queries - window
+        return Reads(self._chunk_slots(chunk, first), mask)
 
-    def _slots(self, tables: torch.Tensor) -> torch.Tensor:
-        """(rows, blocks) block ids to (rows, blocks * block size) slots."""
+    def _chunk_slots(self, chunk: Segment, first: int) -> torch.Tensor | slice:
         import torch
 
-        offsets = torch.arange(self.cache.block_size, device=self.device)
-        return (tables[:, :, None] * self.cache.block_size + offsets).flatten(1)
+        table, size = chunk.block_table, self.cache.block_size
+        if table == list(range(table[0], table[0] + len(table))):
+            return slice(table[0] * size + first, table[0] * size + chunk.context)
+        positions = torch.arange(first, chunk.context, device=self.device)
+        return self._tensor(table)[positions // size] * size + positions % size
 
     def _tensor(self, values: list) -> torch.Tensor:
         import torch

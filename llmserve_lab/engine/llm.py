@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from llmserve_lab.attention import require_decoder
 from llmserve_lab.engine.calls import Calls
 from llmserve_lab.engine.capacity import Capacity
 from llmserve_lab.engine.checks import require_count
@@ -53,6 +54,7 @@ class LLM:
     Raises:
         ValueError, TypeError: a setting that makes no sense, by name.
         ModelNotFoundError: see `load`.
+        UnsupportedAttentionError: a model that this engine would not compute exactly.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class LLM:
             require_pool(block_pool, num_blocks, given, enable_prefix_caching)
             num_blocks, block_size = block_pool.num_blocks, block_pool.block_size
         loaded = _loaded(model, dtype, device)
+        require_decoder(loaded.model)
         self.model, self.tokenizer = loaded.model, loaded.tokenizer
         self.capacity = Capacity.plan(
             loaded.model, max_model_len, max_num_seqs, block_size, num_blocks,
@@ -226,7 +229,7 @@ class LLM:
             kv_cache_dtype, KVShape.of(self.model.config), self.capacity.num_blocks,
             self.capacity.block_size, self.model.dtype, self.model.device,
         )  # fmt: skip
-        return ModelRunner(self.model, cache, attention_backend)
+        return ModelRunner(self.model, cache, attention_backend, max_model_len=self.max_model_len)
 
 
 def _loaded(model: Any, dtype: Any, device: Any) -> LoadedModel:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from llmserve_lab.attention import BatchMetadata, Segment, attention_backend, paged
+from llmserve_lab.attention import (
+    BatchMetadata,
+    Segment,
+    attention_backend,
+    paged,
+    required_features,
+)
 from llmserve_lab.attention.backend import AUTO
 from llmserve_lab.engine.scheduler import Scheduled
 from llmserve_lab.engine.scorer import scored
@@ -17,12 +23,15 @@ if TYPE_CHECKING:
 class ModelRunner:
     """Runs a transformers model over a flattened batch, through a paged KV cache."""
 
-    def __init__(self, model: Any, cache: KVCache, attention: str = AUTO) -> None:
+    def __init__(
+        self, model: Any, cache: KVCache, attention: str = AUTO, *, max_model_len: int
+    ) -> None:
         self.model, self.cache = model, cache
         self.device = one_device(model)
         self.attention = attention_backend(
-            attention, self.device, model.dtype, isinstance(cache, QuantizedKVCache)
-        )
+            attention, self.device, model.dtype, isinstance(cache, QuantizedKVCache),
+            required_features(model, cache.shape, max_model_len),
+        )  # fmt: skip
 
     def run(self, batch: list[Scheduled]) -> torch.Tensor:
         """Compute the batch's tokens. Returns (rows, vocabulary) logits: one row for each item with
@@ -30,14 +39,13 @@ class ModelRunner:
         import torch
 
         tokens, positions, segments, last_rows = _flatten(batch)
-        with torch.inference_mode(), paged(self.model):
+        metadata = BatchMetadata(self.cache, segments, self.device)
+        with torch.inference_mode(), paged(self.model, metadata, self.attention):
             output = self.model(
                 input_ids=torch.tensor([tokens], device=self.device),
                 position_ids=torch.tensor([positions], device=self.device),
                 logits_to_keep=torch.tensor(last_rows, dtype=torch.int64, device=self.device),
                 use_cache=False,
-                paged_batch=BatchMetadata(self.cache, segments, self.device),
-                paged_attention=self.attention,
             )
         return output.logits[0]
 

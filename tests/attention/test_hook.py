@@ -1,63 +1,75 @@
 """A model attends through the cache within `paged`, and as before outside."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
-from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
 
-from llmserve_lab import LLM, SamplingParams
-from llmserve_lab.attention import UnsupportedAttentionError, paged
-from llmserve_lab.models.load import LoadedModel
-from tests.conftest import character_tokenizer, tiny_llama
+from llmserve_lab.attention import BatchMetadata, Segment, paged, reference
+from llmserve_lab.attention.options import UnsupportedAttentionError, read_options
+from llmserve_lab.kv_cache import KVShape, PagedKVCache
+from tests.conftest import tiny_llama
 
-GREEDY = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
-SMALL = {
-    "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 64,
-    "head_dim": 8,
-}  # fmt: skip
+IDS = torch.tensor([[1, 2, 3]])
 
 
-def loaded(model):
-    return LoadedModel("other", model.eval(), character_tokenizer(), "a test")
+def paging(model):
+    """`paged` over three tokens of one request."""
+    device = torch.device("cpu")
+    cache = PagedKVCache(KVShape.of(model.config), 1, 4, torch.float32, device)
+    batch = BatchMetadata(cache, [Segment(0, 0, 3, [0])], device)
+    return paged(model, batch, reference.paged_attention)
 
 
 @pytest.mark.parametrize("before", ["sdpa", "eager"])
 def test_the_model_is_restored(before):
     model = tiny_llama()
     model.set_attn_implementation(before)
-    with paged(model):
+    with paging(model):
         assert model.config._attn_implementation != before
     assert model.config._attn_implementation == before
-    with pytest.raises(ZeroDivisionError), paged(model):
+    with pytest.raises(ZeroDivisionError), paging(model):
         _ = 1 / 0
     assert model.config._attn_implementation == before
 
 
-def test_a_plain_forward_within_says_what_to_do():
+def test_within_the_model_writes_to_the_cache_and_computes_the_same():
     model = tiny_llama()
-    with paged(model), pytest.raises(ValueError, match=r"call LLM\.generate"):
-        model(torch.tensor([[1, 2]]))
-
-
-def test_softcapped_attention_is_refused_rather_than_computed_wrongly():
-    model = Gemma2ForCausalLM(Gemma2Config(**SMALL, attn_logit_softcapping=50.0))
-    llm = LLM(loaded(model), num_blocks=8)
-    with pytest.raises(UnsupportedAttentionError, match="softcap"):
-        llm.generate("abc", GREEDY)
-    assert llm.pool.num_used == 0
-    assert not llm.has_work
-
-
-def test_a_sliding_window_is_honoured_as_far_as_it_does_not_slide():
-    torch.manual_seed(0)
-    model = MistralForCausalLM(MistralConfig(**SMALL, sliding_window=8))
-    llm = LLM(loaded(model), num_blocks=8)
-    output = llm.generate("ab", GREEDY)[0].outputs[0]
     with torch.inference_mode():
-        wanted = model.generate(
-            torch.tensor([[1, 2]]), max_new_tokens=6, do_sample=False, eos_token_id=None
-        )
-    assert output.token_ids == tuple(wanted[0, 2:].tolist())
-    with pytest.raises(UnsupportedAttentionError, match="sliding window of 8 tokens"):
-        llm.generate("abcdefgh", GREEDY)
-    assert not llm.has_work
+        plain = model(IDS).logits
+        with paging(model):
+            assert torch.allclose(model(IDS, use_cache=False).logits, plain, atol=1e-4)
+        assert torch.equal(model(IDS).logits, plain)
+
+
+def test_another_thread_is_told_what_to_do():
+    """Else it would read and write the cache of a batch that is not its own."""
+    model = tiny_llama()
+    with paging(model), ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(model, IDS)
+        with pytest.raises(ValueError, match=r"call LLM\.generate"):
+            asked.result()
+
+
+def test_options_in_our_words():
+    sinks = torch.zeros(2)
+    options = {"sliding_window": 5, "softcap": None, "s_aux": sinks, "position_ids": IDS}
+    assert read_options(options) == {"window": 5, "sinks": sinks}
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"position_bias": IDS}, "position_bias"),
+        ({"indices": IDS, "block_indices": IDS}, "block_indices, indices"),
+        ({"is_causal": False}, "is_causal=False"),
+    ],
+)
+def test_options_that_are_not_computed_are_named(options, word):
+    with pytest.raises(UnsupportedAttentionError, match=word):
+        read_options(options)
+
+
+def test_dropout_is_refused():
+    with pytest.raises(UnsupportedAttentionError, match=r"call model\.eval\(\)"):
+        read_options({}, dropout=0.1)
