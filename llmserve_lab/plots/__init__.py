@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING
 from llmserve_lab.lazy import export
 
 if TYPE_CHECKING:
+    from llmserve_lab.plots.arrival_steps import arrival_steps
+    from llmserve_lab.plots.attention_map import attention_map
+    from llmserve_lab.plots.attention_share import attention_share
     from llmserve_lab.plots.batch_composition import batch_composition
     from llmserve_lab.plots.block_map import kv_block_map
     from llmserve_lab.plots.contiguous_map import contiguous_map
+    from llmserve_lab.plots.cost_ratios import cost_ratios
     from llmserve_lab.plots.device_timeline import device_timeline
     from llmserve_lab.plots.display import show
     from llmserve_lab.plots.latency_split import latency_split
     from llmserve_lab.plots.latency_whatif import latency_whatif
     from llmserve_lab.plots.percentile_picker import percentile_picker
+    from llmserve_lab.plots.prefill_curve import prefill_curve
     from llmserve_lab.plots.step_bars import step_times
     from llmserve_lab.plots.timeline import request_timeline
     from llmserve_lab.plots.token_gaps import token_gaps
@@ -22,13 +27,18 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.triangle import whatif_triangle
 
 __all__ = [
+    "arrival_steps",
+    "attention_map",
+    "attention_share",
     "batch_composition",
     "contiguous_map",
+    "cost_ratios",
     "device_timeline",
     "kv_block_map",
     "latency_split",
     "latency_whatif",
     "percentile_picker",
+    "prefill_curve",
     "request_timeline",
     "show",
     "step_times",
@@ -40,13 +50,18 @@ __all__ = [
 export(
     __name__,
     {
+        "arrival_steps": f"{__name__}.arrival_steps",
+        "attention_map": f"{__name__}.attention_map",
+        "attention_share": f"{__name__}.attention_share",
         "batch_composition": f"{__name__}.batch_composition",
         "contiguous_map": f"{__name__}.contiguous_map",
+        "cost_ratios": f"{__name__}.cost_ratios",
         "device_timeline": f"{__name__}.device_timeline",
         "kv_block_map": f"{__name__}.block_map",
         "latency_split": f"{__name__}.latency_split",
         "latency_whatif": f"{__name__}.latency_whatif",
         "percentile_picker": f"{__name__}.percentile_picker",
+        "prefill_curve": f"{__name__}.prefill_curve",
         "request_timeline": f"{__name__}.timeline",
         "show": f"{__name__}.display",
         "step_times": f"{__name__}.step_bars",

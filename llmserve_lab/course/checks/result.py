@@ -98,8 +98,8 @@ def describe(value: Any) -> str:
 
 
 def shorten(value: Any, limit: int = 120) -> str:
-    """The value's `repr`, with its middle cut out where it is long."""
-    text = repr(value)
+    """The value's `repr` on one line, with its middle cut out where it is long."""
+    text = " ".join(map(str.strip, repr(value).splitlines()))  # an array's has several
     half = limit // 2
     return text if len(text) <= limit else f"{text[:half]} ... {text[-half:]}"
 
