@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from llmserve_lab.kv_cache import KVCache, slots_of
 
 if TYPE_CHECKING:
     import torch
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,13 @@ class BatchMetadata:
         self.singles = [s for s in segments if s.num_tokens == 1]
         self._single_reads: dict[int | None, Reads] = {}
         self._chunk_reads: dict[int | None, list[Reads]] = {}
+        self._made: dict[Callable[[BatchMetadata], Any], Any] = {}
+
+    def once(self, make: Callable[[BatchMetadata], Made]) -> Made:
+        """What `make` makes of this batch: in the first layer, and the same for the others."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return self._made[make]
 
     @cached_property
     def slot_mapping(self) -> torch.Tensor:

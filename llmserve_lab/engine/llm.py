@@ -47,7 +47,7 @@ class LLM:
     model: a name or folder for `load`, or what `load` returned. max_model_len: tokens of prompt and
     output together. num_blocks: size of the KV cache, else from `kv_cache_memory_bytes` or the
     device's memory. kv_cache_dtype: "auto" (the model's), "int8" or "int4". attention_backend:
-    "auto", "cpu" or "reference". scheduler: a `Scheduler` of your own. block_pool: a
+    "auto" or a name, see `attention.attention_backend`. scheduler: a `Scheduler` of your own. block_pool: a
     `BlockAllocator` of your own, which decides num_blocks and block_size. trace: keep a snapshot of
     every step.
 

@@ -31,6 +31,7 @@ class ModelRunner:
         self.attention = attention_backend(
             attention, self.device, model.dtype, isinstance(cache, QuantizedKVCache),
             required_features(model, cache.shape, max_model_len),
+            cache.block_size, cache.shape.head_dim,
         )  # fmt: skip
 
     def run(self, batch: list[Scheduled]) -> torch.Tensor:
