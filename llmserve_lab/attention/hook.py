@@ -39,9 +39,19 @@ def attending(model: Any, name: str, answer: Answer) -> Iterator[None]:
     from transformers import AttentionInterface
 
     AttentionInterface.register(name, _answer)
+    token = ANSWER.set(answer)
+    try:
+        with implementation(model, name):
+            yield
+    finally:
+        ANSWER.reset(token)
+
+
+@contextmanager
+def implementation(model: Any, name: str) -> Iterator[None]:
+    """Within this block transformers' attention of this name is in use; afterwards that of before."""
     configs = {id(c): c for c in (model.config, model.config.get_text_config())}.values()
     before = [config._attn_implementation for config in configs]
-    token = ANSWER.set(answer)
     for config in configs:
         config._attn_implementation = name
     try:
@@ -49,7 +59,6 @@ def attending(model: Any, name: str, answer: Answer) -> Iterator[None]:
     finally:
         for config, own in zip(configs, before, strict=True):
             config._attn_implementation = own
-        ANSWER.reset(token)
 
 
 def _answer(*tensors: Any, **options: Any) -> tuple[torch.Tensor, None]:

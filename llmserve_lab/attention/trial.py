@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llmserve_lab.attention import reference
-from llmserve_lab.attention.hook import paged
+from llmserve_lab.attention.hook import implementation, paged
 from llmserve_lab.attention.metadata import BatchMetadata, Segment
 from llmserve_lab.attention.options import UnsupportedAttentionError
 from llmserve_lab.kv_cache import KVShape, PagedKVCache
@@ -27,7 +27,8 @@ def require_own_logits(model: Any, shape: KVShape, ids: list[int]) -> None:
     """
     import torch
 
-    with torch.inference_mode():
+    # Written out in full: transformers' sdpa left Gemma 2's soft cap out as late as in 5.15.
+    with torch.inference_mode(), implementation(model, "eager"):
         plain = model(input_ids=torch.tensor([ids], device=model.device), use_cache=False)
     own, ours = plain.logits[0, -1].float(), _through_the_cache(model, shape, ids).float()
     if not own.isfinite().all():

@@ -128,6 +128,14 @@ def test_chunks_and_longrope_up_to_where_they_matter():
         assert tokens_of(output) == [greedy_tokens(model, prompt, 11)]
 
 
+def test_the_trial_does_not_depend_on_the_implementation_in_use():
+    """Sdpa refuses soft caps or, in older transformers, leaves them out."""
+    model = make("Gemma 2")
+    model.config._attn_implementation = "sdpa"
+    serve(model)
+    assert model.config._attn_implementation == "sdpa"
+
+
 def test_the_shortest_model_length():
     """The trial takes three tokens, and fewer where no more fit."""
     for name in ("Llama", "GPT-2"):

@@ -36,7 +36,7 @@ FAMILIES = {
     "Mistral": ("MistralForCausalLM", {"sliding_window": WINDOW}),
     "Gemma 2": (
         "Gemma2ForCausalLM",
-        GEMMA | {"attn_logit_softcapping": 2.0},
+        GEMMA | {"attn_logit_softcapping": 2.0, "attn_implementation": "eager"},  # sdpa had no cap
     ),
     "Gemma 3": (
         "Gemma3ForCausalLM",
@@ -82,4 +82,6 @@ def random_model(class_name, dtype=torch.float32, **settings):
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 torch.nn.init.normal_(parameter, std=0.3)
+            else:  # biases, norms and sinks, which at their initial values make no difference
+                parameter.data += 0.2 * torch.randn_like(parameter)
     return model.to(dtype).eval()
