@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from llmserve_lab.attention import (
-    BatchMetadata,
-    Segment,
-    attention_backend,
-    paged,
-    required_features,
-)
+from llmserve_lab.attention import BatchMetadata, Segment, attention_backend, required_features
 from llmserve_lab.attention.backend import AUTO
+from llmserve_lab.engine.forward import Forward
 from llmserve_lab.engine.scheduler import Scheduled
 from llmserve_lab.engine.scorer import scored
 from llmserve_lab.kv_cache import KVCache, QuantizedKVCache
@@ -28,6 +23,7 @@ class ModelRunner:
     ) -> None:
         self.model, self.cache = model, cache
         self.device = one_device(model)
+        self.forward = Forward(model)
         self.attention = attention_backend(
             attention, self.device, model.dtype, isinstance(cache, QuantizedKVCache),
             required_features(model, cache.shape, max_model_len),
@@ -40,15 +36,19 @@ class ModelRunner:
         import torch
 
         tokens, positions, segments, last_rows = _flatten(batch)
-        metadata = BatchMetadata(self.cache, segments, self.device)
-        with torch.inference_mode(), paged(self.model, metadata, self.attention):
-            output = self.model(
-                input_ids=torch.tensor([tokens], device=self.device),
-                position_ids=torch.tensor([positions], device=self.device),
-                logits_to_keep=torch.tensor(last_rows, dtype=torch.int64, device=self.device),
-                use_cache=False,
+        with torch.inference_mode():
+            return self.forward(
+                self._tensor(tokens),
+                self._tensor(positions),
+                self._tensor(last_rows),
+                BatchMetadata(self.cache, segments, self.device),
+                self.attention,
             )
-        return output.logits[0]
+
+    def _tensor(self, values: list[int]) -> torch.Tensor:
+        import torch
+
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
 
 
 def one_device(model: Any) -> torch.device:
