@@ -1,11 +1,15 @@
 """The Triton kernels on a CPU, in Triton's interpreter. It is chosen when they are imported, so
 test_triton.py runs this in a process of its own."""
 
+import json
+import sys
+
 import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from benchmarks import gpu_check
 from llmserve_lab import SamplingParams
 from llmserve_lab.attention import reference, triton
 from tests.attention.dense import PagedCase
@@ -114,6 +118,38 @@ def test_the_engine_serves_the_same_greedy_tokens(make_llm, prefix_caching):
     }
     assert len({str(tokens) for tokens in found.values()}) == 1, found
     assert len(set(found["triton", 16])) > 1
+
+
+@pytest.fixture
+def check(monkeypatch, tmp_path):
+    """Runs benchmarks/gpu_check.py on two shapes: its exit code and its results."""
+    file = tmp_path / "results.json"
+    monkeypatch.setattr(gpu_check, "SMALL", [gpu_check.SMALL[1], gpu_check.SMALL[3]])
+    monkeypatch.setattr(sys, "argv", ["gpu_check", "--interpret", "--json", str(file)])
+    return lambda: (gpu_check.main(), json.loads(file.read_text())["results"])
+
+
+def test_the_gpu_check_runs_without_a_gpu(check, capsys):
+    code, results = check()
+    assert code == 0
+    assert [row["dtype"] for row in results] == ["float32", "float16"] * 2 + ["float32"]
+    assert {row["backend"] for row in results} == {"triton"}
+    assert all(0 < row["error"] < 2e-3 for row in results[:-1])
+    assert results[-1]["error"] == 0  # of greedy tokens
+    assert capsys.readouterr().out.count(" ok") == len(results)
+
+
+@pytest.mark.parametrize("wrong", [0.05, float("nan")])
+def test_the_gpu_check_sees_a_wrong_kernel(check, wrong, monkeypatch, capsys):
+    def off(layer, queries, cache, spans, scaling, output, *options):
+        output[spans.rows] = wrong
+
+    monkeypatch.setattr(triton, "attend_spans", off)
+    monkeypatch.setattr(gpu_check, "engine_check", lambda *arguments: [])
+    code, results = check()
+    assert code == 1
+    assert not any(row["ok"] for row in results)
+    assert "WRONG" in capsys.readouterr().out
 
 
 class Recorded:
