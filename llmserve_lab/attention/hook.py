@@ -49,7 +49,7 @@ def attending(model: Any, name: str, answer: Answer) -> Iterator[None]:
 
 @contextmanager
 def implementation(model: Any, name: str) -> Iterator[None]:
-    """Within this block transformers' attention of this name is in use; afterwards that of before."""
+    """Within this block transformers uses the attention of this name; afterwards its own again."""
     configs = {id(c): c for c in (model.config, model.config.get_text_config())}.values()
     before = [config._attn_implementation for config in configs]
     for config in configs:
