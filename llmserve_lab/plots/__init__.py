@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.cost_ratios import cost_ratios
     from llmserve_lab.plots.device_timeline import device_timeline
     from llmserve_lab.plots.display import show
+    from llmserve_lab.plots.goodput_picker import goodput_picker
+    from llmserve_lab.plots.in_system import in_system
     from llmserve_lab.plots.latency_split import latency_split
     from llmserve_lab.plots.latency_whatif import latency_whatif
+    from llmserve_lab.plots.omission import omission
     from llmserve_lab.plots.percentile_picker import percentile_picker
     from llmserve_lab.plots.prefill_curve import prefill_curve
+    from llmserve_lab.plots.saturation import saturation
     from llmserve_lab.plots.step_bars import step_times
     from llmserve_lab.plots.timeline import request_timeline
+    from llmserve_lab.plots.token_cost import token_cost
     from llmserve_lab.plots.token_gaps import token_gaps
     from llmserve_lab.plots.tradeoff import tradeoff_panels
     from llmserve_lab.plots.triangle import whatif_triangle
@@ -34,14 +39,19 @@ __all__ = [
     "contiguous_map",
     "cost_ratios",
     "device_timeline",
+    "goodput_picker",
+    "in_system",
     "kv_block_map",
     "latency_split",
     "latency_whatif",
+    "omission",
     "percentile_picker",
     "prefill_curve",
     "request_timeline",
+    "saturation",
     "show",
     "step_times",
+    "token_cost",
     "token_gaps",
     "tradeoff_panels",
     "whatif_triangle",
@@ -57,14 +67,19 @@ export(
         "contiguous_map": f"{__name__}.contiguous_map",
         "cost_ratios": f"{__name__}.cost_ratios",
         "device_timeline": f"{__name__}.device_timeline",
+        "goodput_picker": f"{__name__}.goodput_picker",
+        "in_system": f"{__name__}.in_system",
         "kv_block_map": f"{__name__}.block_map",
         "latency_split": f"{__name__}.latency_split",
         "latency_whatif": f"{__name__}.latency_whatif",
+        "omission": f"{__name__}.omission",
         "percentile_picker": f"{__name__}.percentile_picker",
         "prefill_curve": f"{__name__}.prefill_curve",
         "request_timeline": f"{__name__}.timeline",
+        "saturation": f"{__name__}.saturation",
         "show": f"{__name__}.display",
         "step_times": f"{__name__}.step_bars",
+        "token_cost": f"{__name__}.token_cost",
         "token_gaps": f"{__name__}.token_gaps",
         "tradeoff_panels": f"{__name__}.tradeoff",
         "whatif_triangle": f"{__name__}.triangle",
