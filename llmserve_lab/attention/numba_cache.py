@@ -7,14 +7,12 @@ from typing import Any
 
 from numba import njit
 
-OPTIONS = {"fastmath": True, "nogil": True}
-
 
 def kernel(function: Callable[..., None]) -> Any:
     """Compile at the first call, and keep the result for later processes: beside the module, in the
     user's cache folder or in NUMBA_CACHE_DIR. Where none of them can be written, as in a read-only
     container, every process compiles for itself."""
     try:
-        return njit(cache=True, **OPTIONS)(function)
+        return njit(cache=True, fastmath=True, nogil=True)(function)
     except (RuntimeError, OSError):  # Numba looks for a folder at once, and found none
-        return njit(**OPTIONS)(function)
+        return njit(fastmath=True, nogil=True)(function)

@@ -13,7 +13,7 @@ class StepLoad:
     """tokens: through the linear layers. sequences, samples: requests that run, and that get a new
     token. kv_read: cached tokens that attention reads, each request's once. pairs: (query, key)
     pairs that attention multiplies, causal. decode_kv: the part of kv_read, and of pairs, of
-    requests with one token."""
+    requests with one token. chunks: requests with more than one."""
 
     tokens: int
     sequences: int
@@ -21,11 +21,12 @@ class StepLoad:
     kv_read: int
     pairs: int
     decode_kv: int
+    chunks: int = 0
 
     @classmethod
     def of(cls, batch: Sequence[Scheduled]) -> StepLoad:
         """Count a batch."""
-        tokens = samples = kv_read = pairs = decode_kv = 0
+        tokens = samples = kv_read = pairs = decode_kv = chunks = 0
         for item in batch:
             start, count = item.start, item.num_tokens
             end = start + count
@@ -35,8 +36,9 @@ class StepLoad:
             if count == 1:
                 decode_kv += end
             else:
+                chunks += 1
                 pairs += count * start + count * (count + 1) // 2
-        return cls(tokens, len(batch), samples, kv_read, pairs + decode_kv, decode_kv)
+        return cls(tokens, len(batch), samples, kv_read, pairs + decode_kv, decode_kv, chunks)
 
     @classmethod
     def decode(cls, batch_size: int, context: int) -> StepLoad:
@@ -47,5 +49,7 @@ class StepLoad:
     @classmethod
     def prefill(cls, num_tokens: int, start: int = 0) -> StepLoad:
         """The last chunk of one prompt: `num_tokens` tokens after `start` that are computed."""
+        if num_tokens == 1:
+            return cls.decode(1, start + 1)
         pairs = num_tokens * start + num_tokens * (num_tokens + 1) // 2
-        return cls(num_tokens, 1, 1, start + num_tokens, pairs, 0)
+        return cls(num_tokens, 1, 1, start + num_tokens, pairs, 0, 1)

@@ -4,13 +4,14 @@ virtual clock."""
 from llmserve_lab.engine.step_load import StepLoad
 from llmserve_lab.simulate.arrivals import AtOnce, Fixed, Gamma, Poisson
 from llmserve_lab.simulate.calibrate import calibrate
+from llmserve_lab.simulate.costs import Costs
 from llmserve_lab.simulate.deployment import Deployment, StepTime
 from llmserve_lab.simulate.estimate import Estimate, decode_estimate
 from llmserve_lab.simulate.gpus import GPUS, Gpu
 from llmserve_lab.simulate.lengths import Constant, Empirical, LogNormal, Uniform
 from llmserve_lab.simulate.live import run_live
 from llmserve_lab.simulate.load_result import LoadResult, Outcome
-from llmserve_lab.simulate.measured_machine import Costs, MeasuredMachine
+from llmserve_lab.simulate.measured_machine import MeasuredMachine
 from llmserve_lab.simulate.model_size import ModelSize
 from llmserve_lab.simulate.replay import read_workload, write_workload
 from llmserve_lab.simulate.shared_prefix import SharedPrefix

@@ -59,8 +59,8 @@ def test_step_loads_are_counted(make_simulator):
     machine = simulator.engine.runner._machine
     simulator.run(asks((0.0, 8, 2), (0.5, 3, 1)))
     assert machine.loads == [
-        StepLoad(tokens=6, sequences=1, samples=0, kv_read=6, pairs=21, decode_kv=0),
-        StepLoad(tokens=5, sequences=2, samples=2, kv_read=11, pairs=2 * 6 + 3 + 6, decode_kv=0),
+        StepLoad(tokens=6, sequences=1, samples=0, kv_read=6, pairs=21, decode_kv=0, chunks=1),
+        StepLoad(5, 2, 2, kv_read=11, pairs=2 * 6 + 3 + 6, decode_kv=0, chunks=2),
         StepLoad(tokens=1, sequences=1, samples=1, kv_read=9, pairs=9, decode_kv=9),
     ]
     assert StepLoad.decode(1, 9) == machine.loads[2]
