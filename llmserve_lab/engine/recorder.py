@@ -40,11 +40,7 @@ class Recorder:
             started=began - self._origin,
             seconds=ended - began,
             scheduled=tuple(_scheduled_view(item) for item in batch),
-            sampled=tuple(
-                SampledView(event.request_id, event.token_id, event.text)
-                for event in events
-                if event.token_id is not None
-            ),
+            sampled=_sampled_views(events),
             waiting=tuple(view(request) for request in scheduler.waiting),
             running=tuple(view(request) for request in scheduler.running),
             finished=tuple(finished),
@@ -52,11 +48,7 @@ class Recorder:
             block_size=pool.block_size,
             block_refs=pool.refs(),
             cached_blocks=pool.cached(),
-            num_hit_tokens=sum(
-                min(item.start, item.request.num_prompt_tokens)
-                for item in batch
-                if item.start == item.request.num_hit_tokens > 0
-            ),
+            num_hit_tokens=_hit_tokens(batch),
             max_num_batched_tokens=scheduler.limits.max_num_batched_tokens,
         )
         self.trace.steps.append(snapshot)
@@ -78,4 +70,21 @@ def _scheduled_view(item: Scheduled) -> ScheduledView:
     prompt_left = max(0, item.request.num_prompt_tokens - item.start)
     return ScheduledView(
         item.request.request_id, item.start, item.num_tokens, min(item.num_tokens, prompt_left)
+    )
+
+
+def _sampled_views(events: list[TokenEvent]) -> tuple[SampledView, ...]:
+    return tuple(
+        SampledView(event.request_id, event.token_id, event.text)
+        for event in events
+        if event.token_id is not None
+    )
+
+
+def _hit_tokens(batch: list[Scheduled]) -> int:
+    """Prompt tokens of requests that start here after a prefix that was found."""
+    return sum(
+        min(item.start, item.request.num_prompt_tokens)
+        for item in batch
+        if item.start == item.request.num_hit_tokens > 0
     )
