@@ -48,9 +48,9 @@ def attention_backend(
     """The attention function called `name`, ready to run; "auto" takes the fastest that works here.
 
     "reference": plain torch, any device and dtype, a quantized KV cache, and every option. "cpu": a
-    Numba kernel, float32 on a CPU. "triton": our own kernels, on CUDA GPUs from the T4 on. "flash":
-    torch's FlashAttention-2, on CUDA GPUs from compute capability 8.0 on, for blocks of 256 tokens.
-    The rest of the arguments: see `Case`.
+    Numba kernel, float32 and bfloat16 on a CPU. "triton": our own kernels, on CUDA GPUs from the T4
+    on. "flash": torch's FlashAttention-2, on CUDA GPUs from compute capability 8.0 on, for blocks
+    of 256 tokens. The rest of the arguments: see `Case`.
 
     Raises:
         ValueError: no such backend, or one that does not work on this device, dtype, cache and
@@ -93,8 +93,8 @@ def why_not_cpu(case: Case) -> str:
 
     if case.device.type != "cpu":
         return f"the model is on {case.device.type}"
-    if case.dtype != torch.float32:
-        return f"it computes in float32 and the model is in {case.dtype}"
+    if case.dtype not in (torch.float32, torch.bfloat16):
+        return f"it computes in float32 and bfloat16 and the model is in {case.dtype}"
     missing = _what_is_missing(case, {"window", "softcap"})
     return missing or _not_installed("numba")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from llmserve_lab.attention.bfloat16 import array_of, number
 from llmserve_lab.attention.metadata import BatchMetadata
 from llmserve_lab.attention.numba_cache import kernel
 from llmserve_lab.attention.reference import attend_chunks
@@ -28,7 +29,7 @@ def paged_attention(
     window: int | None = None,
     softcap: float | None = None,
 ) -> torch.Tensor:
-    """As `reference.paged_attention`, in float32."""
+    """As `reference.paged_attention`, in float32 or bfloat16; sums are float32."""
     batch.cache.write(layer, batch.slot_mapping, keys, values)
     output = queries.new_empty(queries.shape)
     if batch.singles:
@@ -42,7 +43,8 @@ def prepare() -> None:
     be part of the first decode step."""
     rows = numpy.zeros((1, 1, 1), numpy.float32)
     table, contexts = numpy.zeros((1, 1), numpy.int64), numpy.ones(1, numpy.int64)
-    _decode(rows, rows, rows, table, contexts, 1, 1.0, 1, NO_CAP, numpy.empty_like(rows))
+    for pool in (rows, rows.astype(numpy.uint16)):
+        _decode(rows, pool, pool, table, contexts, 1, 1.0, 1, NO_CAP, numpy.empty_like(rows))
 
 
 def _singles(
@@ -56,13 +58,13 @@ def _singles(
     """One query token per request. Returns (singles, heads, head dim)."""
     import torch
 
-    cache, rows = batch.cache, queries[batch.single_rows]
+    cache, rows = batch.cache, queries[batch.single_rows].float()
     assert isinstance(cache, PagedKVCache)
     output = torch.empty_like(rows)
     _decode(
         rows.numpy(),
-        cache.keys[layer].numpy(),
-        cache.values[layer].numpy(),
+        array_of(cache.keys[layer]),
+        array_of(cache.values[layer]),
         batch.single_tables.numpy(),
         batch.single_contexts.numpy(),
         cache.block_size,
@@ -71,7 +73,7 @@ def _singles(
         softcap or NO_CAP,
         output.numpy(),
     )
-    return output
+    return output.to(queries.dtype)
 
 
 @kernel
@@ -87,8 +89,9 @@ def _decode(
     softcap: float,
     output: Any,
 ) -> None:  # pragma: no cover (compiled)
-    """queries, output: (rows, heads, dim); keys, values: (slots, KV heads, dim), all float32;
-    tables: (rows, blocks); contexts: (rows,), int64. Each key is read once per group of heads."""
+    """queries, output: (rows, heads, dim), float32; keys, values: (slots, KV heads, dim), float32
+    or the bits of a bfloat16; tables: (rows, blocks); contexts: (rows,), int64. Each key is read
+    once per group of heads."""
     group = queries.shape[1] // keys.shape[1]
     longest = tables.shape[1] * block_size
     slots = numpy.empty(longest, numpy.int64)
@@ -126,7 +129,7 @@ def _score(
         for g in range(heads.shape[0]):
             total = numpy.float32(0)
             for d in range(heads.shape[1]):
-                total += heads[g, d] * keys[slot, kv_head, d]
+                total += heads[g, d] * number(keys[slot, kv_head, d])
             weights[g, t] = total * numpy.float32(scaling)
 
 
@@ -164,4 +167,4 @@ def _mix(
         slot = slots[t]
         for g in range(result.shape[0]):
             for d in range(result.shape[1]):
-                result[g, d] += weights[g, t] * values[slot, kv_head, d]
+                result[g, d] += weights[g, t] * number(values[slot, kv_head, d])

@@ -1,6 +1,7 @@
 """Loops for the CPU that Numba compiles: no compiler has to be installed for them.
 
-All arrays are float32. Sums run in the compiler's order, as in any BLAS.
+Weights are float32 or the bits of a bfloat16, all else is float32. Sums run in the compiler's
+order, as in any BLAS.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy
 
+from llmserve_lab.attention.bfloat16 import number
 from llmserve_lab.attention.numba_cache import kernel
 
 
@@ -16,8 +18,9 @@ def prepare() -> None:
     """Compile the kernels, or load what an earlier process compiled: seconds that would otherwise
     be part of the first step."""
     one = numpy.ones((1, 1), numpy.float32)
-    product(one, one, numpy.empty_like(one))
-    rms_norm(one, one[0], 1.0, numpy.empty_like(one))
+    for weight in (one, one.astype(numpy.uint16)):
+        product(weight, one, numpy.empty_like(one))
+        rms_norm(one, weight[0], 1.0, numpy.empty_like(one))
 
 
 @kernel
@@ -27,7 +30,7 @@ def product(weight: Any, inputs: Any, outputs: Any) -> None:  # pragma: no cover
         for r in range(inputs.shape[0]):
             total = numpy.float32(0)
             for i in range(weight.shape[1]):
-                total += weight[o, i] * inputs[r, i]
+                total += number(weight[o, i]) * inputs[r, i]
             outputs[r, o] = total
 
 
@@ -42,4 +45,4 @@ def rms_norm(
             total += inputs[r, i] * inputs[r, i]
         scale = numpy.float32(1 / numpy.sqrt(total / inputs.shape[1] + epsilon))
         for i in range(inputs.shape[1]):
-            outputs[r, i] = weight[i] * (inputs[r, i] * scale)
+            outputs[r, i] = number(weight[i]) * (inputs[r, i] * scale)

@@ -47,7 +47,8 @@ def machine(monkeypatch):
         (AMPERE, Case(CPU, FP32), "cpu"),
         (AMPERE, Case(CPU, FP32, needs=WINDOW | SOFTCAP), "cpu"),
         (AMPERE, Case(CPU, FP32, quantized_kv=True), "reference"),
-        (AMPERE, Case(CPU, BF16), "reference"),
+        (AMPERE, Case(CPU, BF16), "cpu"),
+        (AMPERE, Case(CPU, FP16), "reference"),
         (AMPERE, Case(MPS, FP32), "reference"),
     ],
 )
@@ -68,7 +69,7 @@ def test_without_triton_or_an_older_torch(machine):
     ("name", "capability", "case", "reason"),
     [
         ("cpu", AMPERE, Case(CUDA, FP32), "the model is on cuda"),
-        ("cpu", AMPERE, Case(CPU, BF16), "it computes in float32 and the model is in torch.bfl"),
+        ("cpu", AMPERE, Case(CPU, FP16), "it computes in float32 and bfloat16 and the model is in"),
         ("cpu", AMPERE, Case(CPU, FP32, True), "the KV cache is quantized"),
         ("cpu", AMPERE, Case(CPU, FP32, needs=SINKS), "it does not compute sinks, which the model"),
         ("triton", AMPERE, Case(CPU, FP32), "the model is on cpu and it needs a CUDA GPU"),

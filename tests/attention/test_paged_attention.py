@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from llmserve_lab.attention import BatchMetadata, Segment, cpu, reference
 from llmserve_lab.kv_cache import KVShape, PagedKVCache, slots_of
+from tests.attention.dense import PagedCase
 
 CPU = torch.device("cpu")
 DIM, SCALING = 8, 0.3
@@ -138,12 +139,22 @@ def test_the_dtype_is_kept(dtype):
         assert output.dtype is dtype
 
 
-def test_the_kernel_is_compiled_before_the_first_step():
+@pytest.mark.parametrize("window", [None, 3])
+def test_the_kernel_in_bfloat16_is_exact_up_to_one_rounding(window):
+    """Sums are float32: only the output is rounded, to 8 bits."""
+    case = PagedCase([(9, 1), (0, 1), (4, 1), (16, 1)], (4, 2), DIM, 4, torch.bfloat16)
+    found = case.run(cpu.paged_attention, window=window)
+    assert found.dtype is torch.bfloat16
+    torch.testing.assert_close(found.double(), case.wanted(window=window), rtol=2**-8, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_kernel_is_compiled_before_the_first_step(dtype):
     cpu.prepare()
     compiled = set(cpu._decode.signatures)
-    cache = PagedKVCache(KVShape(1, 2, DIM), 2, 4, torch.float32, CPU)
+    cache = PagedKVCache(KVShape(1, 2, DIM), 2, 4, dtype, CPU)
     batch = BatchMetadata(cache, [Segment(0, 0, 1, [1])], CPU)
-    queries, keys = torch.ones(1, 4, DIM), torch.ones(1, 2, DIM)
+    queries, keys = torch.ones(1, 4, DIM, dtype=dtype), torch.ones(1, 2, DIM, dtype=dtype)
     for asked in ({}, {"window": 1}, {"softcap": 2.0}):
         cpu.paged_attention(0, queries, keys, keys, batch, SCALING, **asked)
     assert set(cpu._decode.signatures) == compiled

@@ -79,14 +79,16 @@ def test_logits_are_those_of_the_same_engine_through_transformers(name, rows):
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_in_bfloat16_it_is_no_further_from_the_exact_logits(name):
+@pytest.mark.parametrize("together", [True, False])
+def test_in_bfloat16_it_is_no_further_from_the_exact_logits(name, together):
     """Both round, at other places: neither may be the exact one by much more than the other."""
     exact = tiny_model(name, torch.bfloat16).float()
     prompts = prompts_of(*range(3, 43))
     with torch.inference_mode():
         wanted = torch.cat([exact(torch.tensor([p]), logits_to_keep=1).logits[0] for p in prompts])
+    limit = {} if together else {"max_num_seqs": 4}
     theirs, ours = (
-        (logits_of(make(tiny_model(name, torch.bfloat16)), prompts, max_tokens=1) - wanted).std()
+        logits_of(make(tiny_model(name, torch.bfloat16), **limit), prompts, 1).sub(wanted).std()
         for make in (through_transformers, engine)
     )
     assert 0 < ours < 1.2 * theirs < 0.2 * wanted.std()
