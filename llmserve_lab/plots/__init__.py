@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.attention_share import attention_share
     from llmserve_lab.plots.batch_composition import batch_composition
     from llmserve_lab.plots.block_map import kv_block_map
+    from llmserve_lab.plots.context_growth import context_growth
     from llmserve_lab.plots.contiguous_map import contiguous_map
     from llmserve_lab.plots.cost_ratios import cost_ratios
     from llmserve_lab.plots.device_timeline import device_timeline
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.in_system import in_system
     from llmserve_lab.plots.latency_split import latency_split
     from llmserve_lab.plots.latency_whatif import latency_whatif
+    from llmserve_lab.plots.memory_bars import memory_bars
     from llmserve_lab.plots.omission import omission
     from llmserve_lab.plots.percentile_picker import percentile_picker
     from llmserve_lab.plots.prefill_curve import prefill_curve
+    from llmserve_lab.plots.reuse_map import reuse_map
     from llmserve_lab.plots.saturation import saturation
     from llmserve_lab.plots.step_bars import step_times
+    from llmserve_lab.plots.step_work import step_work
     from llmserve_lab.plots.timeline import request_timeline
     from llmserve_lab.plots.token_cost import token_cost
     from llmserve_lab.plots.token_gaps import token_gaps
@@ -36,6 +40,7 @@ __all__ = [
     "attention_map",
     "attention_share",
     "batch_composition",
+    "context_growth",
     "contiguous_map",
     "cost_ratios",
     "device_timeline",
@@ -44,13 +49,16 @@ __all__ = [
     "kv_block_map",
     "latency_split",
     "latency_whatif",
+    "memory_bars",
     "omission",
     "percentile_picker",
     "prefill_curve",
     "request_timeline",
+    "reuse_map",
     "saturation",
     "show",
     "step_times",
+    "step_work",
     "token_cost",
     "token_gaps",
     "tradeoff_panels",
@@ -64,6 +72,7 @@ export(
         "attention_map": f"{__name__}.attention_map",
         "attention_share": f"{__name__}.attention_share",
         "batch_composition": f"{__name__}.batch_composition",
+        "context_growth": f"{__name__}.context_growth",
         "contiguous_map": f"{__name__}.contiguous_map",
         "cost_ratios": f"{__name__}.cost_ratios",
         "device_timeline": f"{__name__}.device_timeline",
@@ -72,13 +81,16 @@ export(
         "kv_block_map": f"{__name__}.block_map",
         "latency_split": f"{__name__}.latency_split",
         "latency_whatif": f"{__name__}.latency_whatif",
+        "memory_bars": f"{__name__}.memory_bars",
         "omission": f"{__name__}.omission",
         "percentile_picker": f"{__name__}.percentile_picker",
         "prefill_curve": f"{__name__}.prefill_curve",
         "request_timeline": f"{__name__}.timeline",
         "saturation": f"{__name__}.saturation",
+        "reuse_map": f"{__name__}.reuse_map",
         "show": f"{__name__}.display",
         "step_times": f"{__name__}.step_bars",
+        "step_work": f"{__name__}.step_work",
         "token_cost": f"{__name__}.token_cost",
         "token_gaps": f"{__name__}.token_gaps",
         "tradeoff_panels": f"{__name__}.tradeoff",

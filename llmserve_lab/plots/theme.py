@@ -39,6 +39,9 @@ REJECTED = Mark("#D0432B", "x", "rejected")
 GUESS = Mark("#9A62C7", "", "your guess")
 MEASURED = Mark("#0E8F9C", "", "measured")
 CALCULATED = Mark("#6F7FB5", "", "calculated")
+WEIGHTS = Mark("#8C6B3F", "", "weights")
+KV_CACHE = Mark("#5C8F2B", "+", "KV cache")
+ACTIVATION = Mark("#D1567F", ".", "activation")
 
 MARKS = {
     "queue": QUEUE,
@@ -51,6 +54,9 @@ MARKS = {
     "guess": GUESS,
     "measured": MEASURED,
     "calculated": CALCULATED,
+    "weights": WEIGHTS,
+    "kv": KV_CACHE,
+    "activation": ACTIVATION,
 }
 
 # One colour a request, in order of arrival; the request's number is always written beside it.

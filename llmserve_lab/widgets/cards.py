@@ -53,3 +53,13 @@ class ChecklistCard(anywidget.AnyWidget):
     _css: ClassVar[str] = asset("kit.css")
     spec = traitlets.Dict().tag(sync=True)
     checked = traitlets.List(traitlets.Unicode()).tag(sync=True)
+
+
+class MemoryCard(anywidget.AnyWidget):
+    """A memory plan. `choice` is what the learner chose; `picture` the HTML that it gives."""
+
+    _esm: ClassVar[str] = _script("memory_card.js")
+    _css: ClassVar[str] = asset("kit.css")
+    spec = traitlets.Dict().tag(sync=True)
+    choice = traitlets.Dict().tag(sync=True)
+    picture = traitlets.Unicode("").tag(sync=True)
