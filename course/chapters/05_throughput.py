@@ -29,7 +29,8 @@ from llmserve_lab.simulate import SLO, Ask, LogNormal, Poisson, Simulator, Workl
 # ## What can this engine do at most?
 #
 # At most 8 requests run together. Give it 40 at once, so that it is never idle: what it does per
-# second then is its *capacity* for such requests.
+# second then is its *capacity*, for requests of these lengths: with answers twice as long it would
+# be about half. Tokens per second depend less on the lengths.
 
 # %% key="05-capacity"
 model = load("lab-target")
@@ -159,6 +160,10 @@ print(f"simulated capacity {top:.1f} requests/s, measured {capacity:.1f}")
 # %% key="05-curve"
 measured = [LoadPoint(share, share * capacity, run) for share, run in runs.items()]
 show(saturation(points, measured))
+
+# %% [markdown] key="05-curve-note" lang="en"
+# Forty requests are a short run: its end, when only a few are left, counts too. So the measured
+# throughput at a high load stays below the line, which stands for 300.
 
 # %% key="05-curve-reveal"
 reveal("05.ttft", runs[1.5].percentile("ttft", 95) / runs[0.5].percentile("ttft", 95))
@@ -369,10 +374,11 @@ for point, cost in zip(a100, every, strict=True):
 show(token_cost(shares, every, good))
 
 # %% key="05-whatif-reading"
-best = min(range(len(shares)), key=lambda i: good[i] or float("inf"))
+least, best = min((paid, load) for paid, load in zip(good, shares, strict=True) if paid)
 print(f"every token is cheapest at load {shares[every.index(min(every))]}: {min(every):.2f}")
-print(f"a token in time is cheapest at load {shares[best]}: {good[best]:.2f}")
-print(f"at load {shares[-1]} a token in time costs {good[-1] / good[best]:.1f} times as much")
+print(f"a token in time is cheapest at load {best}: {least:.2f}")
+if good[-1]:
+    print(f"at load {shares[-1]} a token in time costs {good[-1] / least:.1f} times as much")
 assert all(paid is None or paid >= cost for paid, cost in zip(good, every, strict=True))
 
 # %% [markdown] key="05-whatif-change" lang="en"

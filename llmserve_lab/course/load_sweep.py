@@ -39,7 +39,7 @@ def fitted_machine(llm: LLM, results: Iterable[LoadResult]) -> MeasuredMachine:
     Raises:
         ValueError: a run without a trace, or fewer steps than costs.
     """
-    from llmserve_lab.simulate.calibrate import fit
+    from llmserve_lab.simulate.costs import fit
 
     steps = [step for result in results for step in _trace(result) if step.scheduled]
     loads, times = [step_load(step) for step in steps], [step.seconds for step in steps]
