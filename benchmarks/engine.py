@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -45,14 +47,29 @@ def machine() -> dict[str, Any]:
     }
 
 
-def measure(threads: int, quick: bool, only: list[str] | None, say: Callable[[str], None]) -> dict:
+def chosen_works(quick: bool, only: list[str] | None, repeats: int | None) -> list[Any]:
+    """The workloads to run. repeats: at most so many of each.
+
+    Raises:
+        ValueError: there is no workload of a name in `only`.
+    """
+    from benchmarks.comparison.workloads import works
+
+    known = works(quick)
+    for name in only or ():
+        if name not in known:
+            raise ValueError(f"There is no workload {name!r}; there are {', '.join(known)}.")
+    chosen = [work for name, work in known.items() if not only or name in only]
+    if repeats is None:
+        return chosen
+    return [replace(work, repeats=min(repeats, work.repeats)) for work in chosen]
+
+
+def measure(chosen: list[Any], threads: int, quick: bool, say: Callable[[str], None]) -> dict:
     """The whole result, as it is saved."""
     import torch
 
-    from benchmarks.comparison.workloads import works
-
     torch.set_num_threads(threads)
-    chosen = [work for work in works(quick).values() if not only or work.name in only]
     result: dict[str, Any] = {
         "format": FORMAT,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -60,7 +77,7 @@ def measure(threads: int, quick: bool, only: list[str] | None, say: Callable[[st
         "threads": threads,
         "quick": quick,
         "workloads": _workloads(chosen, threads, say),
-        "limits": _limits(chosen, quick, say),
+        "limits": _limits(chosen, say),
     }
     return result | {"targets": judged(result)}
 
@@ -79,22 +96,24 @@ def _workloads(chosen: list, threads: int, say: Callable[[str], None]) -> list[d
     return [found[work.name] for work in chosen]
 
 
-def _limits(chosen: list, quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
+def _limits(chosen: list, say: Callable[[str], None]) -> dict[str, Any]:
     from benchmarks.limits.study import limits_of
 
     limits = {}
     for work in chosen:
         say(f"limits of {work.name}")
-        limits[work.name] = limits_of(work, repeats=1 if quick else 3)
+        limits[work.name] = limits_of(work)
     return limits
 
 
 def spread(result: dict[str, Any]) -> float:
-    """By how much our own repeats of a workload differ, at most."""
+    """By how much our own repeats of a workload differ, at most; infinite where it is not known."""
     from benchmarks.comparison.contestants import OURS
 
     runs = [run for w in result["workloads"] for run in w["runs"] if run["contestant"] == OURS.name]
-    return max((max(run["seconds"]) / min(run["seconds"]) - 1 for run in runs), default=0.0)
+    if not runs or any(len(run["seconds"]) < 2 for run in runs):
+        return math.inf
+    return max(max(run["seconds"]) / min(run["seconds"]) - 1 for run in runs)
 
 
 def save(result: dict[str, Any], folder: Path = RESULTS) -> Path:
@@ -105,6 +124,8 @@ def save(result: dict[str, Any], folder: Path = RESULTS) -> Path:
     """
     if result["quick"]:
         raise ValueError("A quick run is not kept: it only shows that everything works.")
+    if math.isinf(spread(result)):
+        raise ValueError("Not saved: one repeat does not show whether the machine was quiet.")
     if spread(result) > QUIET:
         raise ValueError(
             f"Not saved: our own repeats differ by {spread(result):.0%}. Close what else runs on "
@@ -138,7 +159,11 @@ def main() -> None:
         _show([read(path) for path in asked.table or asked.summary], bool(asked.summary))
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended."))  # so that the peers end too
-    result = measure(asked.threads, asked.quick, asked.only, lambda text: print(text, flush=True))
+    try:
+        chosen = chosen_works(asked.quick, asked.only, asked.repeats)
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+    result = measure(chosen, asked.threads, asked.quick, lambda text: print(text, flush=True))
     print(report.markdown(result))
     if asked.json:
         write(result, asked.json)
@@ -160,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=1, help="of each engine")
     parser.add_argument("--only", nargs="+", metavar="WORKLOAD", help="leave out the others")
     parser.add_argument("--quick", action="store_true", help="few, short requests: does it work?")
+    parser.add_argument("--repeats", type=int, metavar="N", help="at most so many of each run")
     parser.add_argument("--save", action="store_true", help="keep the result in benchmarks/results")
     files: dict[str, Any] = {"type": Path, "metavar": "FILE"}
     parser.add_argument("--json", **files, help="write the result there too")

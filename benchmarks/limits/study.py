@@ -13,11 +13,13 @@ from benchmarks.peers.ours import params_of, prompts_of, without_tokenizer
 from llmserve_lab import LLM
 from llmserve_lab.models.load import LoadedModel, load
 
+REPEATS = 3  # at most
 
-def limits_of(work: Work, repeats: int) -> dict[str, Any]:
+
+def limits_of(work: Work) -> dict[str, Any]:
     """What there is to say about a workload: of the shared prefix, what the cache saves."""
     study = prefix_study if work.name == "shared prefix" else product_study
-    return study(work, OURS.settings, repeats)
+    return study(work, OURS.settings, min(REPEATS, work.repeats))
 
 
 def prefix_study(work: Work, settings: dict[str, Any], repeats: int) -> dict[str, Any]:
@@ -44,14 +46,15 @@ def product_study(work: Work, settings: dict[str, Any], repeats: int) -> dict[st
         llm.generate(prompts, params)
         return llm.trace
 
-    traces = {size: traced(size) for size in kv_waste.BLOCK_SIZES}
-    shapes = gemm.shapes_of(traces[kv_waste.BLOCK_SIZES[0]])
+    sizes = kv_waste.BLOCK_SIZES[: len(kv_waste.BLOCK_SIZES) if work.name == "mixed" else 1]
+    traces = {size: traced(size) for size in sizes}
+    shapes = gemm.shapes_of(traces[sizes[0]])
     ways = gemm.ways_of(LLM(loaded, **settings))
     return {
         "steps": sum(shapes.values()),
         "seconds": _least(loaded, settings, prompts, params, repeats),
         "gemm_seconds": gemm.seconds_needed(
-            ways, loaded.model.dtype, shapes, 2 * repeats, time.perf_counter
+            ways, loaded.model.dtype, shapes, repeats + 1, time.perf_counter
         ),
         "overhead_seconds": _least(
             overhead.shrunk(loaded), settings, overhead.narrow_prompts(work.prompts), params,

