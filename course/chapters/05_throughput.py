@@ -240,7 +240,7 @@ first_eight = sorted(m.arrival for m in closed.finished)[:8]
 assert len(set(first_eight)) == 1  # the others had to wait for an answer
 
 # %% [markdown] key="05-loop-so" lang="en"
-# The same work per second, another wait. By Little's law a closed loop has $\lambda = N / W$: when
+# About the same work per second, another wait. By Little's law a closed loop has $\lambda = N / W$: when
 # the server slows down, its users send less, and the overload never shows. Real users mostly come
 # as an open loop.
 
@@ -258,7 +258,7 @@ predict("05.omission", question, low=1, high=40, step=1, unit="requests")
 # %% key="05-omit"
 one_by_one = run_live(LLM(model, max_num_seqs=1), Workload(tuple([Ask(0, 16, 4)] * 10)))
 usual = one_by_one.seconds / 10
-asks = tuple(Ask(2 * usual * i, 16, 160 if i == 9 else 4) for i in range(40))
+asks = tuple(Ask(2 * usual * i, 16, 80 if i == 9 else 4) for i in range(40))
 run = run_live(LLM(model, max_num_seqs=1), Workload(asks))
 due = [m.e2e for m in run.finished]  # from the time in the plan
 sent = [m.e2e - m.queue_time for m in run.finished]  # from when the server was free for it
