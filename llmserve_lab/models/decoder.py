@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from llmserve_lab.models.fused_linear import FusedLinear
+from llmserve_lab.models.int8_linear import Int8Linear
 from llmserve_lab.models.rms_norm import RMSNorm
 
 FAMILIES = ("Llama", "Mistral", "Qwen2", "Qwen3")
@@ -120,7 +121,7 @@ def supports(model: Any) -> bool:
         return False
     parts = vars(sys.modules[source])
     known = {parts.get(family + part) for part in PARTS}
-    known |= {torch.nn.Embedding, torch.nn.ModuleList, torch.nn.Linear}
+    known |= {torch.nn.Embedding, torch.nn.ModuleList, torch.nn.Linear, Int8Linear}
     return all(
         (type(module) in known or type(module).__module__ == ACTIVATIONS)
         and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))

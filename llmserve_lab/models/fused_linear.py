@@ -9,30 +9,37 @@ from typing import Any
 import torch
 
 from llmserve_lab.models import loops
+from llmserve_lab.models.int8_linear import Int8Linear, int8_linear
 
 
 class FusedLinear:
     """The outputs of `layers` side by side, from one product over their stacked weights.
 
     Nothing is held twice: the weights move into one tensor, and each layer's own parameters become
-    views of it, with their names, shapes and values. Layers that are not all plain `nn.Linear` of
-    one dtype and device, such as quantized ones, are called one by one.
+    views of it, with their names, shapes and values. Layers that are not all `nn.Linear`, or all
+    `Int8Linear`, of one dtype and device are called one by one.
     """
+
+    weight: torch.Tensor | None = None
+    scale: torch.Tensor | None = None  # of 8-bit weights
+    bias: torch.Tensor | None = None
 
     def __init__(self, layers: Sequence[Any]) -> None:
         self.layers = list(layers)
-        self.weight: torch.Tensor | None = None
-        self.bias: torch.Tensor | None = None
+        self._array = None
         if _stackable(self.layers):
-            self.weight = stacked([layer.weight for layer in self.layers])
-            if self.layers[0].bias is not None:
-                self.bias = stacked([layer.bias for layer in self.layers])
-        self._array = None if self.weight is None else loops.array_of(self.weight)
+            self.weight = stacked([layer.weight for layer in layers])
+            self._array = loops.array_of(self.weight)
+            for name in ("scale", "bias"):
+                if getattr(layers[0], name, None) is not None:
+                    setattr(self, name, stacked([getattr(layer, name) for layer in layers]))
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """(tokens, features in) to (tokens, all features out)."""
         if self._array is not None and loops.few(inputs):
             return loops.product(inputs, self._array, self.bias)
+        if self.weight is not None and self.scale is not None:
+            return int8_linear(inputs, self.weight, self.scale, self.bias)
         if self.weight is not None:
             return torch.nn.functional.linear(inputs, self.weight, self.bias)
         outputs = [layer(inputs) for layer in self.layers]
@@ -66,9 +73,12 @@ def _adjacent(parameters: Sequence[torch.nn.Parameter]) -> bool:
 
 
 def _stackable(layers: list[Any]) -> bool:
-    if any(type(layer) is not torch.nn.Linear for layer in layers):
+    """Whether they are of one kind, so that they can be one layer."""
+    if any(type(layer) not in (torch.nn.Linear, Int8Linear) for layer in layers):
         return False
-    kinds = {(layer.weight.dtype, layer.weight.device, layer.in_features) for layer in layers}
-    biases = {layer.bias is None for layer in layers}
-    whole = all(layer.weight.is_contiguous() for layer in layers)
-    return whole and len(kinds) == len(biases) == 1
+    kinds = {
+        (type(layer), layer.weight.dtype, layer.weight.device, layer.in_features,
+         layer.bias is None)
+        for layer in layers
+    }  # fmt: skip
+    return len(kinds) == 1 and all(layer.weight.is_contiguous() for layer in layers)

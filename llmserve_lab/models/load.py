@@ -12,6 +12,7 @@ from typing import Any
 from llmserve_lab.models.hub import hub_reachable
 
 BUNDLED = ("lab-target", "lab-draft")
+LINEAR = ("auto", "int8")
 HOW_TO_REPAIR = "delete the folder and fetch it again, or reinstall llmserve-lab"
 
 
@@ -44,19 +45,24 @@ def bundled_path(name: str) -> Path:
     return Path(__file__).parent / name
 
 
-def load(name: str | Path, dtype: Any = "auto", device: Any = "auto") -> LoadedModel:
+def load(
+    name: str | Path, dtype: Any = "auto", device: Any = "auto", linear: str = "auto"
+) -> LoadedModel:
     """Load a causal language model, with dtype and device from the hardware unless given.
 
     name: "lab-target", "lab-draft", a local folder, or a hub name such as "Qwen/Qwen3-0.6B".
     dtype: "auto", "float32", "bfloat16", "float16" or a torch dtype. device: "auto", a torch
-    device, or "map" to spread a model over several GPUs with accelerate.
+    device, or "map" to spread a model over several GPUs with accelerate. linear: "auto" for linear
+    layers in the dtype, "int8" for W8A8, see `int8_linear`.
 
     Raises:
         ModelNotFoundError: unknown name, or a hub name while the hub cannot be reached.
-        ValueError: damaged or incomplete files, or a dtype or device that is none.
+        ValueError: damaged or incomplete files, or a dtype, device or linear that is none.
     """
     from llmserve_lab.models.hardware import pick_device, pick_dtype
 
+    if linear not in LINEAR:
+        raise ValueError(f'linear must be "auto" or "int8", not {linear!r}.')
     source = _source(name)
     chosen_device = pick_device() if device in ("auto", "map") else _device(device)
     chosen, why = pick_dtype(chosen_device) if dtype == "auto" else (_dtype(dtype), "as asked for")
@@ -64,6 +70,10 @@ def load(name: str | Path, dtype: Any = "auto", device: Any = "auto") -> LoadedM
     model, tokenizer = _from_pretrained(source, chosen, options)
     if device != "map":
         model = model.to(chosen_device)
+    if linear == "int8":
+        from llmserve_lab.models.int8_linear import linears_to_int8
+
+        linears_to_int8(model)
     return LoadedModel(str(name), model.eval(), tokenizer, why)
 
 

@@ -1,0 +1,100 @@
+"""W8A8: weights and activations in 8 bits, multiplied and added up as integers.
+
+Weights have one scale per output channel, found once; activations one per token, found as they come
+("dynamic"). Both symmetric, without a zero point. Source: Dettmers et al. 2022 (LLM.int8()),
+section 2.1 and vector-wise quantization in 3.1; Yao et al. 2022 (ZeroQuant), section 4.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+LARGEST = 127  # of a code; -128 is left out, so that codes are symmetric
+CUDA_ROWS, CUDA_MULTIPLE = 17, 8  # what torch._int_mm asks for on a GPU: at least, a multiple of
+
+
+class Int8Linear(torch.nn.Module):
+    """A linear layer in 8 bits. weight: (out, in) int8; scale: (out,) float32, of one code; bias:
+    (out,) or None. Memory: a quarter of float32."""
+
+    def __init__(
+        self, weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(weight, requires_grad=False)
+        self.scale = torch.nn.Parameter(scale, requires_grad=False)
+        self.bias = None if bias is None else torch.nn.Parameter(bias, requires_grad=False)
+        self.out_features, self.in_features = weight.shape
+
+    @classmethod
+    def of(cls, layer: torch.nn.Linear) -> Int8Linear:
+        """Round the weights of a layer to the nearest codes."""
+        codes, scale = quantized(layer.weight.detach())
+        bias = None if layer.bias is None else layer.bias.detach()
+        return cls(codes, scale[:, 0], bias)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(..., in) to (..., out), of the inputs' dtype."""
+        return int8_linear(inputs, self.weight, self.scale, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}"
+
+
+def int8_linear(
+    inputs: torch.Tensor,
+    weight: torch.Tensor,
+    scale: torch.Tensor,
+    bias: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """inputs: (..., in), any float dtype. The integer sums are exact; rounding is that of the
+    codes, and of one float32 product by the scales."""
+    codes, token_scale = quantized(inputs.reshape(-1, inputs.shape[-1]))
+    outputs = integer_product(codes, weight).float() * token_scale * scale.float()
+    if bias is not None:
+        outputs += bias
+    return outputs.to(inputs.dtype).view(*inputs.shape[:-1], len(weight))
+
+
+def quantized(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(rows, n) to int8 codes of the same shape and one scale per row, (rows, 1) float32: codes x
+    scale is at most half a scale from what was given."""
+    rows = rows.float()
+    scale = rows.abs().amax(-1, keepdim=True) / LARGEST
+    scale = scale.masked_fill(scale == 0, 1.0)  # all zeros
+    return (rows / scale).round_().clamp_(-LARGEST, LARGEST).to(torch.int8), scale
+
+
+def integer_product(inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """inputs (rows, in) and weight (out, in), int8: (rows, out) int32, exact."""
+    if inputs.shape[1] == 1:  # which torch 2.13's _int_mm gets wrong on a CPU
+        return inputs.int() * weight.int().t()
+    if inputs.device.type != "cuda":
+        return torch._int_mm(inputs, weight.t())
+    if any(size % CUDA_MULTIPLE for size in weight.shape):
+        return (inputs.double() @ weight.double().t()).to(torch.int32)  # exact up to 2^53
+    missing = max(0, CUDA_ROWS - len(inputs))
+    padded = torch.nn.functional.pad(inputs, (0, 0, 0, missing))
+    return torch._int_mm(padded, weight.t())[: len(inputs)]
+
+
+def linears_to_int8(model: Any) -> int:
+    """Replace every `nn.Linear` of a transformers model but its output layer. Returns how many.
+
+    Raises:
+        ValueError: there is none.
+    """
+    output = model.get_output_embeddings()
+    found = [
+        (parent, name, layer)
+        for parent in model.modules()
+        for name, layer in parent.named_children()
+        if type(layer) is torch.nn.Linear and layer is not output
+    ]
+    if not found:
+        raise ValueError(f"{type(model).__name__} has no torch.nn.Linear to compute in int8.")
+    for parent, name, layer in found:
+        setattr(parent, name, Int8Linear.of(layer))
+    return len(found)
