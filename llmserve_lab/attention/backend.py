@@ -71,6 +71,11 @@ def attention_backend(
     return module.paged_attention
 
 
+def backend_name(attention: Attention) -> str:
+    """The name of a backend that `attention_backend` returned."""
+    return attention.__module__.rpartition(".")[2]
+
+
 def fastest(case: Case) -> str:
     """The first that works: flash or triton on CUDA, cpu on a CPU, else the reference."""
     candidates = {"cuda": ("flash", "triton"), "cpu": ("cpu",)}.get(case.device.type, ())

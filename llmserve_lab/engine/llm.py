@@ -28,14 +28,14 @@ from llmserve_lab.engine.prompts import (
 from llmserve_lab.engine.recorder import Recorder
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.results import Results
-from llmserve_lab.engine.runner import ModelRunner
+from llmserve_lab.engine.runner import make_runner
 from llmserve_lab.engine.sampler import Sampler, eos_token_ids
 from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.engine.scheduler import Limits, Scheduler
 from llmserve_lab.engine.trace import Trace
 from llmserve_lab.engine.validate import require_scheduler
 from llmserve_lab.engine.work import ModelWork
-from llmserve_lab.kv_cache import BlockAllocator, BlockPool, KVShape, make_kv_cache
+from llmserve_lab.kv_cache import BlockAllocator, BlockPool
 from llmserve_lab.models.load import LoadedModel, load
 
 BLOCK_SIZE = 16
@@ -47,7 +47,8 @@ class LLM:
     model: a name or folder for `load`, or what `load` returned. max_model_len: tokens of prompt and
     output together. num_blocks: size of the KV cache, else from `kv_cache_memory_bytes` or the
     device's memory. kv_cache_dtype: "auto" (the model's), "int8" or "int4". attention_backend:
-    "auto" or a name, see `attention.attention_backend`. scheduler: a `Scheduler` of your own. block_pool: a
+    "auto" or a name, see `attention.attention_backend`. cuda_graphs: capture decode steps, with the
+    triton backend; not yet run on a GPU. scheduler: a `Scheduler` of your own. block_pool: a
     `BlockAllocator` of your own, which decides num_blocks and block_size. trace: keep a snapshot of
     every step.
 
@@ -73,6 +74,7 @@ class LLM:
         gpu_memory_utilization: float = 0.9,
         enable_prefix_caching: bool = False,
         attention_backend: str = "auto",
+        cuda_graphs: bool = False,
         scheduler: Scheduler | None = None,
         block_pool: BlockAllocator | None = None,
         trace: bool = False,
@@ -99,7 +101,10 @@ class LLM:
             block_pool = BlockPool(self.capacity.num_blocks, block_size, enable_prefix_caching)
         self.pool = block_pool
         self.scheduler = Scheduler() if scheduler is None else require_scheduler(scheduler)
-        runner = self._runner(kv_cache_dtype, attention_backend)
+        graph_rows = max_num_seqs if cuda_graphs else 0
+        runner = make_runner(
+            self.model, self.capacity, kv_cache_dtype, attention_backend, graph_rows
+        )
         limits = Limits(max_num_seqs, max_num_batched_tokens, self.capacity.max_model_len)
         self.scheduler.bind(self.pool, limits, clock, runner.cache)
         self._recorder = Recorder() if trace else None
@@ -223,13 +228,6 @@ class LLM:
         if self.scheduler.can_fork:
             requests[0].forks = requests[1:]
         return requests
-
-    def _runner(self, kv_cache_dtype: str, attention_backend: str) -> ModelRunner:
-        cache = make_kv_cache(
-            kv_cache_dtype, KVShape.of(self.model.config), self.capacity.num_blocks,
-            self.capacity.block_size, self.model.dtype, self.model.device,
-        )  # fmt: skip
-        return ModelRunner(self.model, cache, attention_backend, max_model_len=self.max_model_len)
 
 
 def _loaded(model: Any, dtype: Any, device: Any) -> LoadedModel:

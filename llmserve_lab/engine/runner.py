@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from llmserve_lab.attention import BatchMetadata, Segment, attention_backend, required_features
 from llmserve_lab.attention.backend import AUTO
+from llmserve_lab.engine.capacity import Capacity
+from llmserve_lab.engine.cuda_graphs import DecodeGraphs, capture_decode
 from llmserve_lab.engine.forward import Forward
 from llmserve_lab.engine.scheduler import Scheduled
 from llmserve_lab.engine.scorer import scored
-from llmserve_lab.kv_cache import KVCache, QuantizedKVCache
+from llmserve_lab.kv_cache import KVCache, KVShape, QuantizedKVCache, make_kv_cache
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +26,7 @@ class ModelRunner:
         self.model, self.cache = model, cache
         self.device = one_device(model)
         self.forward = Forward(model)
+        self.graphs: DecodeGraphs | None = None  # of decode steps, where they were captured
         self.attention = attention_backend(
             attention, self.device, model.dtype, isinstance(cache, QuantizedKVCache),
             required_features(model, cache.shape, max_model_len),
@@ -35,6 +38,8 @@ class ModelRunner:
         `samples`, in order, then one for each prompt position that is to be scored."""
         import torch
 
+        if self.graphs is not None and self.graphs.takes(batch):
+            return self.graphs.run(batch)
         tokens, positions, segments, last_rows = _flatten(batch)
         with torch.inference_mode():
             return self.forward(
@@ -49,6 +54,23 @@ class ModelRunner:
         import torch
 
         return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+
+def make_runner(
+    model: Any, capacity: Capacity, kv_cache_dtype: str, attention: str, graph_rows: int
+) -> ModelRunner:
+    """A runner with a cache of the planned size. graph_rows: capture decode steps of up to so many
+    requests as CUDA graphs; 0: none."""
+    spare = 1 if graph_rows else 0  # a block that no pool hands out, for rows that are padding
+    cache = make_kv_cache(
+        kv_cache_dtype, KVShape.of(model.config), capacity.num_blocks + spare,
+        capacity.block_size, model.dtype, model.device,
+    )  # fmt: skip
+    longest = capacity.max_model_len
+    runner = ModelRunner(model, cache, attention, max_model_len=longest)
+    if graph_rows:
+        runner.graphs = capture_decode(runner, capacity.num_blocks, graph_rows, longest)
+    return runner
 
 
 def one_device(model: Any) -> torch.device:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from benchmarks import gpu_check
 from llmserve_lab import SamplingParams
 from llmserve_lab.attention import reference, triton
+from llmserve_lab.engine import cuda_graphs
 from tests.attention.dense import PagedCase
 from tests.engine.reference import ids, tokens_of
 
@@ -118,6 +119,18 @@ def test_the_engine_serves_the_same_greedy_tokens(make_llm, prefix_caching):
     }
     assert len({str(tokens) for tokens in found.values()}) == 1, found
     assert len(set(found["triton", 16])) > 1
+
+
+def test_captured_decode_steps_launch_the_same_kernels(make_llm, monkeypatch):
+    """Over buffers that hold more rows and longer tables than the batch; without CUDA's graphs."""
+    monkeypatch.setattr(cuda_graphs, "CudaGraph", cuda_graphs.EagerGraph)
+    settings = {"max_num_seqs": 4, "max_model_len": 40, "num_blocks": 32}
+    captured = make_llm(cuda_graphs=True, attention_backend="triton", **settings)
+    plain = make_llm(attention_backend="reference", **settings)
+    params = SamplingParams(temperature=0, max_tokens=5, ignore_eos=True)
+    prompts = ids([1, 2, 3], [9] * 12, [5])
+    found, wanted = (tokens_of(llm.generate(prompts, params)) for llm in (captured, plain))
+    assert found == wanted
 
 
 @pytest.fixture
