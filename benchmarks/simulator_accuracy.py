@@ -8,10 +8,12 @@ reference did, against its very first time. What is printed is in those seconds.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from statistics import median
 from typing import Any
 
 from llmserve_lab.simulate import (
+    Costs,
     Gamma,
     LogNormal,
     MeasuredMachine,
@@ -28,8 +30,11 @@ from llmserve_lab.simulate.clock import CpuClock, WaitingClock, WallClock
 MODEL = "lab-target"
 PROMPTS, OUTPUTS = Uniform(16, 128), Uniform(8, 128)
 REQUESTS, WARM_UP = 64, 8
-LOAD = 0.6  # of what the machine can do
+LOAD = 0.6  # of what the machine can do when all requests come at once
+SLOWER = 1.05  # how much a machine is slowed to see what each metric makes of it
 QUIET = 0.10  # live runs that differ by more say little about a simulator
+Settings = dict[str, Any]  # of the engine
+Case = tuple[Workload, Settings]
 LIMITS = {"seconds": 0.10, "ttft_p50": 0.15, "ttft_p95": 0.15, "tpot_p50": 0.15, "tpot_p95": 0.15}
 FIRST_ROUNDS = 2
 REFERENCE_RUNS, REFERENCE_REQUESTS, REFERENCE_TOKENS = 3, 8, 64
@@ -101,21 +106,24 @@ class Bench:
         return {metric: factor * result.summary()[metric] for metric in LIMITS}
 
 
-def workloads(rate: float) -> dict[str, tuple[Workload, dict[str, Any]]]:
-    """By name, with the settings of the engine. rate: requests/s of the open loops."""
+def workloads(capacity: Callable[[Workload, Settings], float]) -> dict[str, Case]:
+    """By name, with the settings of the engine. capacity: requests/s that the machine can do of a
+    workload; each open loop asks for `LOAD` of its own."""
 
-    def draw(arrivals: Any = None, prompts: Any = PROMPTS, prefix: Any = None) -> Workload:
-        return Workload.draw(REQUESTS, prompts, OUTPUTS, arrivals, prefix)
+    def draw(make: Any, prompts: Any = PROMPTS, prefix: Any = None, **settings: Any) -> Case:
+        def workload(arrivals: Any = None) -> Workload:
+            return Workload.draw(REQUESTS, prompts, OUTPUTS, arrivals, prefix)
 
-    closed = Workload.closed_loop(REQUESTS, PROMPTS, OUTPUTS, users=8)
+        return workload(make(LOAD * capacity(workload(), settings))), settings
+
     shared = SharedPrefix(Uniform(256, 256), count=2)
     return {
-        "all at once": (draw(), {}),
-        "Poisson": (draw(Poisson(rate)), {}),
-        "bursts": (draw(Gamma(rate, 0.25)), {}),
-        "long prompts": (draw(Poisson(rate / 3), LogNormal(300, 0.5, 64, 800)), {}),
-        "8 users": (closed, {}),
-        "shared prefix": (draw(Poisson(rate), prefix=shared), {"enable_prefix_caching": True}),
+        "all at once": (Workload.draw(REQUESTS, PROMPTS, OUTPUTS), {}),
+        "Poisson": draw(Poisson),
+        "bursts": draw(lambda rate: Gamma(rate, 0.25)),
+        "long prompts": draw(Poisson, LogNormal(300, 0.5, 64, 800)),
+        "8 users": (Workload.closed_loop(REQUESTS, PROMPTS, OUTPUTS, users=8), {}),
+        "shared prefix": draw(Poisson, prefix=shared, enable_prefix_caching=True),
     }
 
 
@@ -125,8 +133,8 @@ def accuracy(repeats: int, wall: bool, only: list[str] | None = None) -> dict[st
     bench = Bench(wall)
     for _ in range(FIRST_ROUNDS):
         bench.calibrate()
-    at_once = Simulator(bench.calibration.machine()).run(workloads(1.0)["all at once"][0])
-    chosen = workloads(LOAD * at_once.request_throughput)
+    first = bench.calibration.machine()
+    chosen = workloads(lambda work, given: Simulator(first, **given).run(work).request_throughput)
     chosen = {name: chosen[name] for name in only or chosen}
     live = {name: _live(bench, *chosen[name], repeats) for name in chosen}
     machine = bench.calibration.machine()
@@ -159,16 +167,26 @@ def _compare(
     settings: dict[str, Any],
     live: list[dict[str, float]],
 ) -> dict[str, Any]:
-    """The median over the live runs against one simulation, which always ends alike."""
+    """The median over the live runs against one simulation, which always ends alike; and what a
+    slower machine would have done, since near its limit a little decides much."""
     summary = Simulator(machine, **settings).run(workload).summary()
+    slowed = Simulator(_slower(machine), **settings).run(workload).summary()
     measured = {metric: median(run[metric] for run in live) for metric in LIMITS}
     ranges = {m: max(run[m] for run in live) - min(run[m] for run in live) for m in LIMITS}
     return {
         "live": measured,
         "simulated": {metric: summary[metric] for metric in LIMITS},
         "error": {metric: summary[metric] / measured[metric] - 1 for metric in LIMITS},
+        "if_slower": {metric: slowed[metric] / summary[metric] - 1 for metric in LIMITS},
         "spread": {metric: ranges[metric] / measured[metric] for metric in LIMITS},
     }
+
+
+def _slower(machine: MeasuredMachine) -> MeasuredMachine:
+    costs = machine.costs
+    small = tuple((tokens, SLOWER * seconds) for tokens, seconds in costs.small)
+    named = {name: SLOWER * value for name, value in asdict(costs).items() if name != "small"}
+    return replace(machine, costs=Costs(**named, small=small))
 
 
 def _summary(
@@ -202,7 +220,8 @@ def _print(found: dict[str, Any]) -> None:
             live, simulated = row["live"][metric], row["simulated"][metric]
             print(
                 f"  {metric:9} live {live:8.4f} s (within {row['spread'][metric]:4.0%})  "
-                f"simulated {simulated:8.4f} s  {row['error'][metric]:+7.1%}"
+                f"simulated {simulated:8.4f} s  {row['error'][metric]:+7.1%}   "
+                f"if 5% slower {row['if_slower'][metric]:+4.0%}"
             )
     print("median error  ", *(f"{m} {e:.1%}" for m, e in found["median_error"].items()))
     verdict = "quiet" if found["quiet"] else "too noisy to judge"

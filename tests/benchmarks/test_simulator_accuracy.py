@@ -2,7 +2,15 @@
 
 import pytest
 
-from benchmarks.simulator_accuracy import LIMITS, Bench, SteadyClock, _compare, workloads
+from benchmarks.simulator_accuracy import (
+    LIMITS,
+    LOAD,
+    REQUESTS,
+    Bench,
+    SteadyClock,
+    _compare,
+    workloads,
+)
 from llmserve_lab.simulate import Constant, Costs, MeasuredMachine, Workload
 
 COSTS = Costs(1.0, 0.125, 0.0, 0.0, 0.0, 0.0)
@@ -77,6 +85,23 @@ def test_each_metric_is_compared_by_its_median_with_its_own_error():
     assert row["spread"] == dict.fromkeys(LIMITS, 1.1)
 
 
-def test_the_workloads_are_the_same_every_time():
-    assert workloads(3.0) == workloads(3.0)
-    assert len(workloads(3.0)) == 6
+def test_each_open_loop_asks_for_a_share_of_its_own_capacity():
+    asked = []
+
+    def capacity(workload, settings):
+        assert all(ask.arrival == 0 for ask in workload.asks)
+        asked.append(settings)
+        return 10.0 if settings else 20.0
+
+    cases = workloads(capacity)
+    assert len(cases) == 6 and len(asked) == 4
+    ends = {name: case[0].asks[-1].arrival for name, case in cases.items()}
+    assert ends["shared prefix"] == pytest.approx(2 * ends["Poisson"])
+    assert REQUESTS / ends["Poisson"] == pytest.approx(LOAD * 20.0, rel=0.3)
+    assert workloads(capacity) == cases
+
+
+def test_a_slower_machine_shows_what_each_metric_makes_of_it():
+    workload = Workload.draw(4, Constant(8), Constant(4))
+    row = _compare(MACHINE, workload, {}, [dict.fromkeys(LIMITS, 1.0)])
+    assert row["if_slower"] == pytest.approx(dict.fromkeys(LIMITS, 0.05))
