@@ -66,11 +66,12 @@ class ModelSize:
         """The size of a loaded transformers model, counted matrix by matrix."""
         text, kv = model.config.get_text_config(), KVShape.of(model.config)
         work, total = ModelWork.of(model, 0), model.num_parameters()
+        count = num_experts(text) if work.experts else 1
         return cls(
             name, total, text.num_attention_heads * kv.head_dim, kv, model.dtype.itemsize,
             expert_parameters=work.experts,
-            num_experts=num_experts(text) if work.experts else 1,
-            experts_per_token=text.num_experts_per_tok if work.experts else 1,
+            num_experts=count,
+            experts_per_token=round(work.share * count),
             output_parameters=work.output,
             idle_parameters=total - work.linear - work.output,
         )  # fmt: skip
