@@ -10,7 +10,7 @@ import socket
 import threading
 from pathlib import Path
 
-NO_LIMIT = 2**60  # bytes; control groups write a number above it, or "max", for "unlimited"
+NO_LIMIT = 2**60  # control groups write a number of bytes above it, or "max", for "unlimited"
 
 
 def processor_name() -> str:
@@ -23,11 +23,20 @@ def processor_name() -> str:
     return named.group(1).strip() if named else platform.processor() or platform.machine()
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def usable_cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Cores that this process may run on, or whose time a container leaves it: at least one."""
+    allowed = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if allowed else os.cpu_count() or 1
+    return max(1, min(cores, int(_cpu_quota(limit))))
+
+
+def _cpu_quota(limit: Path) -> float:
+    """Cores' worth of time per period, written as "quota period" in microseconds."""
+    try:
+        quota, period = map(int, limit.read_text().split())
+    except (OSError, ValueError):  # no control group, or "max"
+        return NO_LIMIT
+    return quota / period if period else NO_LIMIT
 
 
 def has_nvidia_driver() -> bool:

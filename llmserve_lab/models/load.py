@@ -59,20 +59,19 @@ def load(
         ModelNotFoundError: unknown name, or a hub name while the hub cannot be reached.
         ValueError: damaged or incomplete files, or a dtype, device or linear that is none.
     """
-    from llmserve_lab.models.hardware import pick_device, pick_dtype
+    from llmserve_lab.models.hardware import fit_threads, pick_device, pick_dtype
+    from llmserve_lab.models.int8_linear import linears_to_int8
 
     if linear not in LINEAR:
         raise ValueError(f'linear must be "auto" or "int8", not {linear!r}.')
     source = _source(name)
+    fit_threads()
     chosen_device = pick_device() if device in ("auto", "map") else _device(device)
     chosen, why = pick_dtype(chosen_device) if dtype == "auto" else (_dtype(dtype), "as asked for")
     options: dict[str, Any] = _device_map() if device == "map" else {}
     model, tokenizer = _from_pretrained(source, chosen, options)
-    if device != "map":
-        model = model.to(chosen_device)
+    model = model if device == "map" else model.to(chosen_device)
     if linear == "int8":
-        from llmserve_lab.models.int8_linear import linears_to_int8
-
         linears_to_int8(model)
     return LoadedModel(str(name), model.eval(), tokenizer, why)
 

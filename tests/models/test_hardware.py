@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from llmserve_lab.models.hardware import pick_device, pick_dtype
+from llmserve_lab import machine
+from llmserve_lab.models import hardware
+from llmserve_lab.models.hardware import THREAD_SETTINGS, fit_threads, pick_device, pick_dtype
 
 CASES = [((7, 0), torch.float16), ((7, 5), torch.float16), ((8, 0), torch.bfloat16)]
 CASES += [((8, 9), torch.bfloat16), ((9, 0), torch.bfloat16), ((12, 0), torch.bfloat16)]
@@ -35,3 +37,42 @@ def test_the_pick_computes_on_this_machine():
     dtype, _ = pick_dtype(device)
     ones = torch.ones(2, 2, device=device, dtype=dtype)
     assert (ones @ ones).tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("threads", "cores", "setting", "wanted"),
+    [
+        (8, 2, None, 2),
+        (8, 8, None, 8),
+        (1, 2, None, 1),  # fewer were asked for
+        (8, 2, "OMP_NUM_THREADS", 8),
+        (8, 2, "MKL_NUM_THREADS", 8),
+    ],
+)
+def test_no_more_threads_than_cores(monkeypatch, threads, cores, setting, wanted):
+    chosen = [threads]
+    monkeypatch.setattr(hardware, "usable_cores", lambda: cores)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: chosen[-1])
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    for name in THREAD_SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    if setting:
+        monkeypatch.setenv(setting, str(threads))
+    fit_threads()
+    assert chosen[-1] == wanted
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("200000 100000", 2), ("50000 100000", 1), ("350000 100000", 3), ("9900000 100000", 6),
+        ("max 100000", 6), ("", 6), ("junk", 6), (None, 6),
+    ],
+)  # fmt: skip
+def test_a_container_may_leave_fewer_cores(monkeypatch, tmp_path, content, wanted):
+    """Six cores, of which a control group leaves some time."""
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda pid: range(6), raising=False)
+    limit = tmp_path / "cpu.max"
+    if content is not None:
+        limit.write_text(content)
+    assert machine.usable_cores(limit) == wanted
