@@ -35,7 +35,7 @@ from llmserve_lab.engine.scheduler import Limits, Scheduler
 from llmserve_lab.engine.trace import Trace
 from llmserve_lab.engine.validate import require_scheduler
 from llmserve_lab.engine.work import ModelWork
-from llmserve_lab.kv_cache import BlockAllocator, BlockPool
+from llmserve_lab.kv_cache import BlockAllocator, BlockPool, KVCache
 from llmserve_lab.models.load import LoadedModel, load
 
 BLOCK_SIZE = 16
@@ -119,6 +119,11 @@ class LLM:
     @property
     def max_model_len(self) -> int:
         return self.capacity.max_model_len
+
+    @property
+    def kv_cache(self) -> KVCache:
+        """Keys and values of every layer, by slot: `slots_of` has those of a block table."""
+        return self._engine.runner.cache
 
     @property
     def trace(self) -> Trace:

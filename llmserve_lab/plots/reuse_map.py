@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from llmserve_lab.plots.stepping import Stepper, require_steps, stops
-from llmserve_lab.plots.theme import DECODE, SHARED, bar_style, graph_objects, new_figure
+from llmserve_lab.plots.theme import DECODE, KV_CACHE, bar_style, graph_objects, new_figure
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -38,7 +38,9 @@ def reuse_map(
         shown = {name: each[index] for name, each in steps.items()}
         so_far = {name: _computed(each[: index + 1]) for name, each in steps.items()}
         stepper.stop(_label(index, so_far), [(bars, {}) for bars in _bars(shown)])
-    figure.update_layout(barmode="stack", showlegend=True, margin={"t": 92, "b": 110})
+    figure.update_layout(
+        barmode="stack", showlegend=True, legend_traceorder="normal", margin={"t": 92, "b": 110}
+    )
     longest = max(_end(step) for each in steps.values() for step in each)
     figure.update_xaxes(title_text="position in the sequence (tokens)", range=[0, longest])
     figure.update_yaxes(title_text="engine", categoryarray=list(traces)[::-1], showgrid=False)
@@ -50,7 +52,7 @@ def _bars(shown: Mapping[str, StepSnapshot]) -> list[Any]:
     """Two traces: what comes from the cache, then what is computed."""
     starts = [step.scheduled[0].start for step in shown.values()]
     counts = [step.num_tokens for step in shown.values()]
-    parts = ((READ, SHARED, starts), (COMPUTED, DECODE, counts))
+    parts = ((READ, KV_CACHE, starts), (COMPUTED, DECODE, counts))
     return [
         graph_objects().Bar(
             name=name,
