@@ -22,13 +22,10 @@ ANSWER: ContextVar[Answer] = ContextVar("what answers a layer's call, in this th
 
 
 @contextmanager
-def paged(
-    model: Any, batch: BatchMetadata | None = None, attention: Attention | None = None
-) -> Iterator[None]:
+def paged(model: Any, batch: BatchMetadata, attention: Attention) -> Iterator[None]:
     """Within this block `model` runs `batch` and attends through its cache; afterwards it is as
     before."""
-    answer = partial(_attention, paged_batch=batch, paged_attention=attention)
-    with attending(model, NAME, answer if batch else _attention):
+    with attending(model, NAME, partial(_attend, batch, attention)):
         yield
 
 
@@ -69,7 +66,9 @@ def _answer(*tensors: Any, **options: Any) -> tuple[torch.Tensor, None]:
     return answer(*tensors, **options)
 
 
-def _attention(
+def _attend(
+    batch: BatchMetadata,
+    attention: Attention,
     module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -77,20 +76,17 @@ def _attention(
     attention_mask: Any,
     scaling: float | None = None,
     dropout: float = 0.0,
-    paged_batch: BatchMetadata | None = None,
-    paged_attention: Attention | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
     """query: (1, heads, tokens, dim); returns (1, tokens, heads, dim)."""
-    assert paged_batch is not None and paged_attention is not None
     if attention_mask is not None:
         raise UnsupportedAttentionError("This model's layers make attention masks of their own.")
-    output = paged_attention(
+    output = attention(
         module.layer_idx,
         query[0].transpose(0, 1),
         key[0].transpose(0, 1),
         value[0].transpose(0, 1),
-        paged_batch,
+        batch,
         scaling if scaling is not None else query.shape[-1] ** -0.5,
         **read_options(options, dropout),
     )

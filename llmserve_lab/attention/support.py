@@ -46,6 +46,14 @@ def _why_no_decoder(model: Any) -> str:
         return f"does not take {' and '.join(missing)}, which this engine needs"
     if not getattr(config.get_text_config(), "max_position_embeddings", None):
         return "does not say how many positions it has (max_position_embeddings)"
+    return _why_no_shape(config)
+
+
+def _why_no_shape(config: Any) -> str:
+    try:
+        KVShape.of(config)
+    except Exception as error:  # in transformers' words, such as that head_dim is per layer
+        return f"does not have the same KV heads in every layer ({str(error).partition('. ')[0]})"
     return ""
 
 

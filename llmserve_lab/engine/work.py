@@ -16,7 +16,13 @@ from llmserve_lab.kv_cache import KVShape
 FLOPS_PER_WEIGHT = 2  # a multiplication and an addition
 PRODUCTS = 2  # of attention: queries with keys, probabilities with values
 EXPERTS = ".experts."  # in the names of a mixture's weights
-EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts")  # in configs
+EXPERTS_USED = (
+    "num_experts_per_tok",
+    "moe_topk",
+    "moe_k",
+    "top_k_experts",
+)  # in configs, by a token
+EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +36,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class ModelWork:
-    """linear, output: weights of the layers and of the output layer. weight_bytes: of one weight.
-    kv_bytes: keys and values of one token. attention: query heads x head dimension x layers.
-    experts: the part of linear that lies in experts, of which each token uses a share, at random.
-    """
+    """linear, output: weights of the layers and of the output layer. weight_bytes: of one weight,
+    on average. kv_bytes: keys and values of one token. attention: query heads x head dimension x
+    layers. experts: the part of linear that lies in experts, of which each token uses a share, at
+    random."""
 
     linear: int
     output: int
@@ -49,11 +55,14 @@ class ModelWork:
         text = model.config.get_text_config()
         shape = KVShape.of(model.config)
         head = model.get_output_embeddings().weight
-        sizes = _matrices(model, head)
+        matrices = _matrices(model, head)
+        sizes = {name: weight.numel() for name, weight in matrices.items()}
+        read = [*matrices.values(), head]
+        weight_bytes = sum(w.nbytes for w in read) / sum(w.numel() for w in read)
         attention = text.num_attention_heads * shape.head_dim * shape.num_layers
         experts = sum(size for name, size in sizes.items() if EXPERTS in name)
         return cls(
-            sum(sizes.values()), head.numel(), model.dtype.itemsize, kv_bytes, attention,
+            sum(sizes.values()), head.numel(), weight_bytes, kv_bytes, attention,
             experts, _share(text) if experts else 1.0,
         )  # fmt: skip
 
@@ -87,15 +96,15 @@ class ModelWork:
         return (load.kv_read + load.tokens) * self.kv_bytes
 
 
-def _matrices(model: Any, head: Any) -> dict[str, int]:
-    """Weights of each matrix, by name, that tokens are multiplied with; tables are only looked
-    up, vectors hardly count, and the output layer counts apart."""
+def _matrices(model: Any, head: Any) -> dict[str, Any]:
+    """Each matrix, by name, that tokens are multiplied with; tables are only looked up, vectors
+    hardly count, and the output layer counts apart."""
     import torch
 
     modules = [*model.modules()]
     tables = {id(m.weight) for m in modules if isinstance(m, torch.nn.Embedding)} | {id(head)}
     return {
-        name: weight.numel()
+        name: weight
         for name, weight in model.named_parameters()
         if weight.dim() > 1 and id(weight) not in tables
     }
@@ -103,7 +112,8 @@ def _matrices(model: Any, head: Any) -> dict[str, int]:
 
 def _share(config: Any) -> float:
     """Of a mixture's experts, the share that each token uses."""
-    return config.num_experts_per_tok / num_experts(config)
+    used = [getattr(config, name, None) for name in EXPERTS_USED]
+    return next(filter(None, used), num_experts(config)) / num_experts(config)
 
 
 def num_experts(config: Any) -> int:

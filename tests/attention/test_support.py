@@ -39,6 +39,11 @@ REFUSED = {
     "no output layer": ("LlamaModel", {}, "no output layer over the vocabulary"),
     "chunks": ("Llama4ForCausalLM", LLAMA_4, "chunked or bidirectional attention"),
     "keys and values differ": ("DeepseekV3ForCausalLM", MLA, "keys of 12 and values of 8"),
+    "head dims differ": (
+        "Gemma4ForCausalLM",
+        {"head_dim": 8, "global_head_dim": 16},
+        "same KV heads in every layer",
+    ),
     "longrope": ("Phi3ForCausalLM", LONGROPE, "set max_model_len to at most 16"),
 }
 

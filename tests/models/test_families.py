@@ -5,6 +5,7 @@ import torch
 
 from llmserve_lab import LLM, SamplingParams
 from llmserve_lab.attention import cpu, reference
+from llmserve_lab.engine.work import ModelWork
 from llmserve_lab.models.load import LoadedModel
 from tests.conftest import assert_as_new, character_tokenizer, fill_with_nan
 from tests.engine.reference import greedy_tokens, ids, tokens_of
@@ -109,6 +110,14 @@ def test_learned_positions_end_somewhere():
     (output,) = llm.generate(ids([1] * 60), GREEDY)[0].outputs
     assert output.finish_reason == "length"
     assert output.token_ids == greedy_tokens(model, [1] * 60, 4)
+
+
+def test_experts_under_another_name():
+    """Aria's config says moe_topk of moe_num_experts."""
+    model = random_model("AriaTextForCausalLM", moe_num_experts=4, moe_topk=2, head_dim=8)
+    assert ModelWork.of(model, kv_bytes=1).share == 2 / 4
+    outputs = serve(model).generate(ids(*PROMPTS), GREEDY)
+    assert tokens_of(outputs) == expected(model)
 
 
 def test_a_quantized_cache_with_a_window():
