@@ -78,6 +78,7 @@ def measure(chosen: list[Any], threads: int, quick: bool, say: Callable[[str], N
         "quick": quick,
         "workloads": _workloads(chosen, threads, say),
         "limits": _limits(chosen, say),
+        "kv": _memory(say),
     }
     return result | {"targets": judged(result)}
 
@@ -104,6 +105,17 @@ def _limits(chosen: list, say: Callable[[str], None]) -> dict[str, Any]:
         say(f"limits of {work.name}")
         limits[work.name] = limits_of(work)
     return limits
+
+
+def _memory(say: Callable[[str], None]) -> dict[str, Any]:
+    """KV waste of lengths, whatever workloads were chosen: it takes seconds."""
+    from benchmarks.comparison.contestants import OURS
+    from benchmarks.comparison.workloads import conversations, works
+    from benchmarks.limits.study import memory_study
+
+    say("KV waste")
+    kinds = (works()["mixed"], conversations())
+    return {work.name: memory_study(work, OURS.settings) for work in kinds}
 
 
 def spread(result: dict[str, Any]) -> float:

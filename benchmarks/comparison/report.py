@@ -16,6 +16,7 @@ def markdown(result: dict[str, Any]) -> str:
     ]
     parts += [workload(each) for each in result["workloads"]]
     parts.append(targets(result["targets"]))
+    parts.append(memory(result["kv"]))
     return "\n\n".join(parts)
 
 
@@ -68,6 +69,19 @@ def targets(judged: list[dict[str, Any]]) -> str:
     return table(["target", "want", "got", "", "from"], rows)
 
 
+def memory(kv: dict[str, list[dict[str, float]]]) -> str:
+    """KV slots held and empty."""
+    rows = [
+        [
+            name, f"{row['block_size']}", f"{row['tokens_held']:.1f}",
+            *(f"{row[kind]:.2%}" for kind in ("measured", "least", "expected")),
+        ]
+        for name, found in kv.items() for row in found
+    ]  # fmt: skip
+    names = ["KV waste", "block size", "tokens a request holds", "measured", "least", "by formula"]
+    return table(names, rows)
+
+
 def table(names: list[str], rows: Rows) -> str:
     """The first column to the left, those of figures to the right."""
     marks = ["---"] + ["---:" if _is_figures(rows, i) else "---" for i in range(1, len(names))]
@@ -76,7 +90,7 @@ def table(names: list[str], rows: Rows) -> str:
 
 
 def _is_figures(rows: Rows, column: int) -> bool:
-    return all(row[column].replace(".", "").isdigit() for row in rows)
+    return all(row[column].rstrip("%").replace(".", "").isdigit() for row in rows)
 
 
 def _wanted(each: dict[str, Any]) -> str:

@@ -50,6 +50,14 @@ def works(quick: bool = False) -> dict[str, Work]:
     }
 
 
+def conversations() -> Work:
+    """About as long as those of ShareGPT, on which PagedAttention's waste was measured (Kwon et al.
+    2023, figure 2); only to count KV slots."""
+    lengths = Uniform(16, 512)
+    drawn = Workload.draw(24, lengths, lengths)
+    return _drawn("conversations", LAB_TARGET, "float32", drawn, 1)
+
+
 def _mixed(name: str, count: int, model: str, dtype: str, repeats: int) -> Work:
     return _drawn(name, model, dtype, Workload.draw(count, PROMPTS, OUTPUTS), repeats)
 

@@ -7,8 +7,6 @@ that a request holds on average, over requests and steps.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llmserve_lab.engine.kv_use import KVUse
 from llmserve_lab.engine.trace import Trace
 
@@ -16,19 +14,22 @@ BLOCK_SIZES = (16, 8)
 
 
 def waste_of(trace: Trace) -> dict[str, float]:
-    """ "block_size", "tokens_held" (mean of a request), "measured" and "expected" waste. No block
-    may be shared."""
-    use = KVUse.of(trace)
-    size = trace[0].block_size
-    holders = sum(
-        1 for step in trace for r in (*step.running, *step.finished) if r.num_computed_tokens
-    )
-    held = use.used / holders
+    """ "block_size", "tokens_held" (mean of a request), and waste: "measured", "expected", and the
+    "least" that blocks of this size allow for what the requests held. No block may be shared."""
+    use, size = KVUse.of(trace), trace[0].block_size
+    held = [
+        request.num_computed_tokens
+        for step in trace
+        for request in (*step.running, *step.finished)
+        if request.num_computed_tokens
+    ]
+    mean = use.used / len(held)
     return {
         "block_size": size,
-        "tokens_held": held,
+        "tokens_held": mean,
         "measured": use.waste,
-        "expected": expected(size, held),
+        "least": KVUse.least(held, size).waste,
+        "expected": expected(size, mean),
     }
 
 
@@ -41,8 +42,3 @@ def tokens_for(waste: float, block_size: int) -> float:
     """How many tokens a request must hold on average for no more than this waste."""
     empty = (block_size - 1) / 2
     return empty * (1 - waste) / waste
-
-
-def measure(serve: Any) -> list[dict[str, float]]:
-    """serve(block_size): runs the workload and returns its trace."""
-    return [waste_of(serve(size)) for size in BLOCK_SIZES]

@@ -11,6 +11,7 @@ from benchmarks.comparison.workloads import Work
 from benchmarks.limits import gemm, kv_waste, overhead, prefixes
 from benchmarks.peers.ours import params_of, prompts_of, without_tokenizer
 from llmserve_lab import LLM
+from llmserve_lab.engine.trace import Trace
 from llmserve_lab.models.load import LoadedModel, load
 
 REPEATS = 3  # at most
@@ -37,32 +38,44 @@ def prefix_study(work: Work, settings: dict[str, Any], repeats: int) -> dict[str
 
 def product_study(work: Work, settings: dict[str, Any], repeats: int) -> dict[str, Any]:
     """Runs `work` with our engine: "seconds" of the fastest of `repeats`, "gemm_seconds" that its
-    products need, "overhead_seconds" of the shrunk model, "profile" in shares, "kv" waste, and
-    "steps". torch's threads are those of this process."""
+    products need, "overhead_seconds" of a narrow model, "profile" in shares, and "steps". torch's
+    threads are those of this process."""
     loaded, prompts, params = _prepared(work)
-
-    def traced(block_size: int) -> Any:
-        llm = LLM(loaded, trace=True, block_size=block_size, **settings)
-        llm.generate(prompts, params)
-        return llm.trace
-
-    sizes = kv_waste.BLOCK_SIZES[: len(kv_waste.BLOCK_SIZES) if work.name == "mixed" else 1]
-    traces = {size: traced(size) for size in sizes}
-    shapes = gemm.shapes_of(traces[sizes[0]])
-    ways = gemm.ways_of(LLM(loaded, **settings))
+    narrow, narrow_prompts = overhead.shrunk(loaded), overhead.narrow_prompts(work.prompts)
+    llm = LLM(loaded, **settings)
+    shapes = gemm.shapes_of(_trace(narrow, llm, narrow_prompts, params, settings))
+    dtype = loaded.model.dtype
     return {
         "steps": sum(shapes.values()),
         "seconds": _least(loaded, settings, prompts, params, repeats),
         "gemm_seconds": gemm.seconds_needed(
-            ways, loaded.model.dtype, shapes, repeats + 1, time.perf_counter
+            gemm.ways_of(llm), dtype, shapes, repeats + 1, time.perf_counter
         ),
-        "overhead_seconds": _least(
-            overhead.shrunk(loaded), settings, overhead.narrow_prompts(work.prompts), params,
-            repeats,
-        ),
-        "profile": overhead.profile(LLM(loaded, **settings), prompts, params),
-        "kv": [kv_waste.waste_of(trace) for trace in traces.values()],
-    }  # fmt: skip
+        "overhead_seconds": _least(narrow, settings, narrow_prompts, params, repeats),
+        "profile": overhead.profile(llm, prompts, params),
+    }
+
+
+def memory_study(work: Work, settings: dict[str, Any]) -> list[dict[str, float]]:
+    """`kv_waste.waste_of` the workload's lengths, for each block size."""
+    loaded, _, params = _prepared(work)
+    narrow, prompts = overhead.shrunk(loaded), overhead.narrow_prompts(work.prompts)
+    found = []
+    for size in kv_waste.BLOCK_SIZES:
+        sized = settings | {"block_size": size}
+        trace = _trace(narrow, LLM(loaded, **sized), prompts, params, sized)
+        found.append(kv_waste.waste_of(trace))
+    return found
+
+
+def _trace(
+    narrow: LoadedModel, llm: LLM, prompts: Any, params: Any, settings: dict[str, Any]
+) -> Trace:
+    """Of the narrow model in an engine like `llm`, with as many blocks: what is scheduled depends
+    on lengths alone."""
+    traced = LLM(narrow, trace=True, **settings | {"num_blocks": llm.capacity.num_blocks})
+    traced.generate(prompts, params)
+    return traced.trace
 
 
 def _prepared(work: Work) -> tuple[LoadedModel, Any, Any]:

@@ -7,7 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.comparison.workloads import works
 from benchmarks.limits import gemm, kv_waste, overhead, prefixes
+from benchmarks.limits.study import memory_study
 from llmserve_lab import SamplingParams
 
 
@@ -67,6 +69,7 @@ def test_kv_waste_is_counted_from_the_trace(make_llm, block_size):
     assert found["block_size"] == block_size
     assert found["tokens_held"] == 5.5
     assert found["measured"] == pytest.approx(1 - 11 / 16)  # 8 slots in both steps
+    assert found["least"] == found["measured"]  # no block too many
     empty = (block_size - 1) / 2
     assert found["expected"] == pytest.approx(empty / (5.5 + empty))
 
@@ -121,3 +124,12 @@ def test_a_shared_prefix_is_computed_once(make_llm):
     assert found[True]["hit_tokens"] == 3 * 16
     assert found[True]["prompt_tokens"] == 4 * 19 - 3 * 16
     assert all(split["decode_seconds"] > 0 for split in found.values())
+
+
+def test_the_memory_study_holds_the_formula_against_the_engine():
+    rows = memory_study(works()["mixed"], {})
+    assert [row["block_size"] for row in rows] == [16, 8]
+    for row in rows:
+        assert row["least"] <= row["measured"]
+        assert row["measured"] == pytest.approx(row["expected"], rel=0.1)
+    assert rows[0]["measured"] > 1.8 * rows[1]["measured"]
