@@ -89,6 +89,15 @@ def test_what_lies_before_the_window_is_not_read(window, many_splits):
     assert (case.run(triton.paged_attention, window=window) - wanted).abs().max() < 2e-6
 
 
+@pytest.mark.parametrize("dim", [32, 128])
+def test_where_there_are_no_tensor_cores(dim, monkeypatch):
+    """As on a T4: smaller steps for decode, and prefill in plain torch."""
+    monkeypatch.setattr(triton, "has_tensor_cores", lambda queries: False)
+    case = PagedCase(MIXED, (4, 2), dim, 16, torch.float16)
+    case.cache.keys[0][case.cache.null_slot :] = case.cache.values[0][case.cache.null_slot :] = 0
+    assert_close(case, window=30)
+
+
 def test_scores_that_differ_by_thousands():
     """Online softmax: a later key may outweigh all before it, or count for nothing."""
     rising = torch.linspace(1, 3000, 100)
