@@ -11,7 +11,7 @@ from benchmarks.comparison.models import folder_of
 from benchmarks.comparison.ranking import Run, Tokens
 from benchmarks.comparison.workloads import Work
 from benchmarks.peers.environment import python_of
-from benchmarks.peers.worker import Worker
+from benchmarks.peers.worker import PeerError, Worker
 
 Say = Callable[[str], None]
 
@@ -45,17 +45,45 @@ def workers(model: str, dtype: str, threads: int, say: Say) -> Iterator[Workers]
         made.close()
 
 
-def compete(work: Work, contestants: tuple[Contestant, ...], made: Workers, say: Say) -> list[Run]:
-    """Warm every contestant up, then run them in turn: A B C A B C. One result each."""
-    warm = {each.name: _warmed(made.of(each.peer), work, each) for each in contestants}
-    answers: dict[str, list[dict[str, Any]]] = {each.name: [] for each in contestants}
-    for repeat in range(work.repeats):
-        for each in contestants:
-            if repeat < (each.repeats or work.repeats):
-                answer = made.of(each.peer).run(job_of(work, each))
-                answers[each.name].append(answer)
-                say(f"  {answer['seconds']:8.2f} s  {each.name}")
-    return [_run(work, each, made, warm[each.name], answers[each.name]) for each in contestants]
+class Contest:
+    """Warms every contestant up, then runs them in turn: A B C A B C. failed: what a peer said that
+    ended on the way; its contestants have no result."""
+
+    def __init__(
+        self, work: Work, contestants: tuple[Contestant, ...], made: Workers, say: Say
+    ) -> None:
+        self.work, self.contestants, self.made, self.say = work, contestants, made, say
+        self.failed: dict[str, str] = {}
+
+    def run(self) -> list[Run]:
+        """One result for each contestant, in their order."""
+        warm = {each.name: self._try(self.work.warm_up, each) for each in self.contestants}
+        answers: dict[str, list[dict[str, Any]]] = {each.name: [] for each in self.contestants}
+        for repeat in range(self.work.repeats):
+            for each in self.contestants:
+                if repeat < (each.repeats or self.work.repeats):
+                    answers[each.name].append(self._timed(each))
+        return [
+            run_of(self.made.of(each.peer).facts, each, warm[each.name], answers[each.name])
+            for each in self.contestants
+            if each.peer not in self.failed
+        ]
+
+    def _timed(self, each: Contestant) -> dict[str, Any]:
+        answer = self._try(self.work, each)
+        if answer:
+            self.say(f"  {answer['seconds']:8.2f} s  {each.name}")
+        return answer
+
+    def _try(self, work: Work, each: Contestant) -> dict[str, Any]:
+        """The answer, empty from a peer that has failed."""
+        if each.peer in self.failed:
+            return {}
+        try:
+            return self.made.of(each.peer).run(job_of(work, each))
+        except PeerError as error:
+            self.failed[each.peer] = str(error)
+            return {}
 
 
 def job_of(work: Work, contestant: Contestant) -> dict[str, Any]:
@@ -66,22 +94,17 @@ def job_of(work: Work, contestant: Contestant) -> dict[str, Any]:
     }
 
 
-def _warmed(worker: Worker, work: Work, contestant: Contestant) -> tuple[int, int]:
-    """Requests and output tokens that the contestant really ran."""
-    tokens = worker.run(job_of(work.warm_up, contestant))["token_ids"]
-    return len(tokens), sum(map(len, tokens))
-
-
-def _run(
-    work: Work, each: Contestant, made: Workers, warm: tuple[int, int], answers: list[dict]
+def run_of(
+    facts: dict[str, Any], each: Contestant, warm: dict[str, Any], answers: list[dict[str, Any]]
 ) -> Run:
-    facts = made.of(each.peer).facts
+    """What the peer said of itself and of its warm-up, and what it answered."""
     outputs: dict[Tokens, None] = {}
     for answer in answers:
         outputs[tuple(map(tuple, answer["token_ids"]))] = None
     return Run(
         each.name, facts["engine"], facts["weights"], answers[0]["prompts"],
-        facts["dtype"].removeprefix("torch."), facts["threads"], warm, tuple(outputs),
+        facts["dtype"].removeprefix("torch."), facts["threads"],
+        (len(warm["token_ids"]), sum(map(len, warm["token_ids"]))), tuple(outputs),
         tuple(answer["seconds"] for answer in answers),
         tuple(answer["cpu_seconds"] for answer in answers),
     )  # fmt: skip

@@ -5,26 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.comparison.contest import Workers, compete
+from benchmarks.comparison.contest import Contest, Workers
 from benchmarks.comparison.contestants import CONTESTANTS, Contestant
 from benchmarks.comparison.models import folder_of
 from benchmarks.comparison.near_tie import NEAR, NearTies, shortfalls_of
-from benchmarks.comparison.ranking import Judge, Ranked, exact, rank, sift
+from benchmarks.comparison.ranking import Judge, Ranked, Run, exact, rank, sift
 from benchmarks.comparison.workloads import Work
 from benchmarks.peers.environment import python_of
 from benchmarks.peers.worker import PeerError
 
 NOT_MADE = "its environment is not there: python -m benchmarks.peers vllm"
+NO_FIRST = "the first contestant gave no result to compare with"
 
 
 def outcome(work: Work, made: Workers, say: Callable[[str], None]) -> dict[str, Any]:
     """Run the workload's contestants and rank those that may be compared."""
     say(f"{work.name}: {len(work.prompts)} requests, {work.num_output_tokens} output tokens")
     able, refused = _able(CONTESTANTS[work.name], made)
-    runs = compete(work, able, made, say)
+    contest = Contest(work, able, made, say)
+    runs = contest.run()
+    refused |= _failures(able, contest.failed)
     judge = judge_of(work)
-    kept, different = sift(runs, judge)
-    ranking = rank(kept, judge) if kept else []
+    ranking, different = ranking_of(runs, CONTESTANTS[work.name][0].name, judge)
     peers = {each.name: each.peer for each in able}
     return {
         **facts_of(work),
@@ -32,6 +34,16 @@ def outcome(work: Work, made: Workers, say: Callable[[str], None]) -> dict[str, 
         "runs": [row_of(ranked, peers[ranked.run.contestant]) for ranked in ranking],
         "refused": refused | different,
     }
+
+
+def ranking_of(
+    runs: list[Run], first: str, judge: Judge
+) -> tuple[list[Ranked], dict[str, list[str]]]:
+    """The runs that may be compared with that of `first`, and why the others may not."""
+    if not runs or runs[0].contestant != first:
+        return [], {run.contestant: [NO_FIRST] for run in runs}
+    kept, different = sift(runs, judge)
+    return rank(kept, judge) if kept else [], different
 
 
 def _able(
@@ -48,7 +60,12 @@ def _able(
         except PeerError as error:
             failed[peer] = str(error)
     able = tuple(each for each in contestants if each.peer not in failed)
-    return able, {each.name: [failed[each.peer]] for each in contestants if each.peer in failed}
+    return able, _failures(contestants, failed)
+
+
+def _failures(contestants: tuple[Contestant, ...], failed: dict[str, str]) -> dict[str, list[str]]:
+    """By contestant, from what is known by peer."""
+    return {each.name: [failed[each.peer]] for each in contestants if each.peer in failed}
 
 
 def judge_of(work: Work) -> Judge:
