@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 LARGEST = 127  # of a code; -128 is left out, so that codes are symmetric
+SMALLEST = 1e-30  # magnitude that is told from zero
 CUDA_ROWS, CUDA_MULTIPLE = 17, 8  # what torch._int_mm asks for on a GPU: at least, a multiple of
 
 
@@ -52,7 +53,7 @@ def int8_linear(
     """inputs: (..., in), any float dtype. The integer sums are exact; rounding is that of the
     codes, and of one float32 product by the scales."""
     codes, token_scale = quantized(inputs.reshape(-1, inputs.shape[-1]))
-    outputs = integer_product(codes, weight).float() * token_scale * scale.float()
+    outputs = (integer_product(codes, weight) * token_scale).mul_(scale)
     if bias is not None:
         outputs += bias
     return outputs.to(inputs.dtype).view(*inputs.shape[:-1], len(weight))
@@ -62,9 +63,9 @@ def quantized(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(rows, n) to int8 codes of the same shape and one scale per row, (rows, 1) float32: codes x
     scale is at most half a scale from what was given."""
     rows = rows.float()
-    scale = rows.abs().amax(-1, keepdim=True) / LARGEST
-    scale = scale.masked_fill(scale == 0, 1.0)  # all zeros
-    return (rows / scale).round_().clamp_(-LARGEST, LARGEST).to(torch.int8), scale
+    largest = torch.linalg.vector_norm(rows, float("inf"), -1, keepdim=True)
+    scale = largest.clamp_(min=SMALLEST).div_(LARGEST)  # zeros have one too
+    return (rows / scale).round_().to(torch.int8), scale
 
 
 def integer_product(inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
