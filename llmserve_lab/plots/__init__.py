@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.cost_ratios import cost_ratios
     from llmserve_lab.plots.device_timeline import device_timeline
     from llmserve_lab.plots.display import show
+    from llmserve_lab.plots.draft_passes import draft_passes
     from llmserve_lab.plots.goodput_picker import goodput_picker
+    from llmserve_lab.plots.gpu_roofs import gpu_roofs
     from llmserve_lab.plots.in_system import in_system
+    from llmserve_lab.plots.influence import influence
     from llmserve_lab.plots.latency_split import latency_split
     from llmserve_lab.plots.latency_whatif import latency_whatif
     from llmserve_lab.plots.memory_bars import memory_bars
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.percentile_picker import percentile_picker
     from llmserve_lab.plots.prefill_curve import prefill_curve
     from llmserve_lab.plots.reuse_map import reuse_map
+    from llmserve_lab.plots.roofline import roofline
     from llmserve_lab.plots.saturation import saturation
     from llmserve_lab.plots.step_bars import step_times
     from llmserve_lab.plots.step_work import step_work
@@ -44,8 +48,11 @@ __all__ = [
     "contiguous_map",
     "cost_ratios",
     "device_timeline",
+    "draft_passes",
     "goodput_picker",
+    "gpu_roofs",
     "in_system",
+    "influence",
     "kv_block_map",
     "latency_split",
     "latency_whatif",
@@ -55,6 +62,7 @@ __all__ = [
     "prefill_curve",
     "request_timeline",
     "reuse_map",
+    "roofline",
     "saturation",
     "show",
     "step_times",
@@ -76,8 +84,11 @@ export(
         "contiguous_map": f"{__name__}.contiguous_map",
         "cost_ratios": f"{__name__}.cost_ratios",
         "device_timeline": f"{__name__}.device_timeline",
+        "draft_passes": f"{__name__}.draft_passes",
         "goodput_picker": f"{__name__}.goodput_picker",
+        "gpu_roofs": f"{__name__}.gpu_roofs",
         "in_system": f"{__name__}.in_system",
+        "influence": f"{__name__}.influence",
         "kv_block_map": f"{__name__}.block_map",
         "latency_split": f"{__name__}.latency_split",
         "latency_whatif": f"{__name__}.latency_whatif",
@@ -86,8 +97,9 @@ export(
         "percentile_picker": f"{__name__}.percentile_picker",
         "prefill_curve": f"{__name__}.prefill_curve",
         "request_timeline": f"{__name__}.timeline",
-        "saturation": f"{__name__}.saturation",
         "reuse_map": f"{__name__}.reuse_map",
+        "roofline": f"{__name__}.roofline",
+        "saturation": f"{__name__}.saturation",
         "show": f"{__name__}.display",
         "step_times": f"{__name__}.step_bars",
         "step_work": f"{__name__}.step_work",

@@ -1,0 +1,42 @@
+"""A learner's own choice of tokens inside the real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from llmserve_lab.engine.sampler import Sampler
+
+if TYPE_CHECKING:
+    import torch
+
+    from llmserve_lab.engine.request import Request
+
+Choose = Callable[["torch.Tensor"], int]
+
+
+class OwnSampler(Sampler):
+    """Asks `choose` for each row of logits."""
+
+    def __init__(self, eos_token_ids: frozenset[int], choose: Choose) -> None:
+        super().__init__(eos_token_ids)
+        self.choose = choose
+
+    def sample(self, logits: torch.Tensor, requests: list[Request]) -> list[int]:
+        rows = self.edits.apply(logits.float(), requests)
+        return [_checked(self.choose(row), rows.shape[-1]) for row in rows]
+
+
+def use_sampler(llm: Any, choose: Choose) -> None:
+    """Let every token of `llm` be chosen by `choose(logits)`. logits: (vocabulary,) float32, one
+    request's at a time. Returns a token id. Temperature and filters of the request are ignored."""
+    llm._engine.sampler = OwnSampler(llm._engine.sampler.eos_token_ids, choose)
+
+
+def _checked(token: Any, vocabulary: int) -> int:
+    if type(token) is not int or not 0 <= token < vocabulary:
+        raise ValueError(
+            f"Your function chose {token!r}: return a token id, a plain int from 0 to "
+            f"{vocabulary - 1}."
+        )
+    return token
