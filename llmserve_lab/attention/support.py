@@ -15,7 +15,7 @@ from llmserve_lab.kv_cache import KVShape
 
 INSTEAD = "call the model's own generate() instead"
 TAKEN = ("input_ids", "position_ids", "logits_to_keep")  # by the model's forward
-FEW_TOKENS = 3
+FEW_TOKENS = 8
 
 
 def require_decoder(model: Any) -> None:

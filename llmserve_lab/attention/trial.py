@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     import torch
 
 BLOCK_SIZE = 2
-# Of the logits' length: rounding is far below, what another request's tokens would do far above.
-TOLERANCE, TOLERANCE_16_BIT = 0.01, 0.3
+# Of the logits' length. Rounding makes 1e-6 in float32; in 16 bits up to 0.03 over 8 tokens, so
+# only what is gross shows there: tokens that see others' (0.14 to 0.8 with the bundled models).
+TOLERANCE, TOLERANCE_16_BIT = 0.01, 0.15
 BYTES_16_BIT = 2
 
 

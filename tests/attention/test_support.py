@@ -4,8 +4,9 @@ import pytest
 import torch
 import transformers
 
-from llmserve_lab import LLM, SamplingParams
-from llmserve_lab.attention import UnsupportedAttentionError, require_decoder
+from llmserve_lab import LLM, SamplingParams, load
+from llmserve_lab.attention import UnsupportedAttentionError, require_decoder, required_features
+from llmserve_lab.kv_cache import KVShape
 from llmserve_lab.models.load import LoadedModel
 from tests.conftest import character_tokenizer, tiny_llama
 from tests.engine.reference import greedy_tokens, ids, tokens_of
@@ -102,13 +103,15 @@ class OwnPositions(transformers.LlamaForCausalLM):
 
 
 @pytest.mark.parametrize("model_class", [Leaky, OwnPositions])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_what_connects_tokens_besides_attention(model_class, dtype):
-    config = transformers.LlamaConfig(**BASE, initializer_range=0.4)
-    torch.manual_seed(0)
-    model = model_class(config).to(dtype).eval()
+    """On trained weights, which are harder to disturb than random ones."""
+    loaded = load("lab-target", dtype=dtype, device="cpu")
+    required_features(loaded.model, KVShape.of(loaded.model.config), 64)
+    model = model_class(loaded.model.config).to(loaded.model.dtype).eval()
+    model.load_state_dict(loaded.model.state_dict())
     with pytest.raises(UnsupportedAttentionError, match="differ from those of its plain forward"):
-        serve(model)
+        required_features(model, KVShape.of(model.config), 64)
 
 
 class Breaks(transformers.LlamaForCausalLM):
