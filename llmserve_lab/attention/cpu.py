@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 NO_CAP = 0.0
+NO_WINDOW = 2**62  # tokens; more than any context
 
 
 def paged_attention(
@@ -69,7 +70,7 @@ def _singles(
         batch.single_contexts.numpy(),
         cache.block_size,
         scaling,
-        window or max(segment.context for segment in batch.singles),
+        window or NO_WINDOW,
         softcap or NO_CAP,
         output.numpy(),
     )
