@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llmserve_lab.plots.theme import graph_objects, new_figure, owner_colour
+from llmserve_lab.plots.theme import graph_objects, legend_below, new_figure, owner_colour
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -14,12 +14,13 @@ CONTEXTS = tuple(2**power for power in range(9, 22))  # 512 to 2 Mi tokens
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x")
 GIB = 2**30
+PLOT_PIXELS = 300
 
 
 def context_growth(
     models: Mapping[str, tuple[float, float]],
     contexts: Sequence[int] = CONTEXTS,
-    title: str = "At which context does one request's KV cache outweigh the model?",
+    title: str = "When does one KV cache outweigh the model?",
 ) -> go.Figure:
     """A line per model, on logarithmic axes, and a mark where it reaches the model's weights. All
     of it is calculated.
@@ -32,14 +33,14 @@ def context_growth(
     """
     if not models:
         raise ValueError("context_growth needs at least one model.")
-    figure = new_figure(f"{title} (calculated)", height=440)
+    figure = new_figure(f"{title} (calculated)", height=PLOT_PIXELS + 170)
     for index, (name, (weights, per_token)) in enumerate(models.items()):
         if weights <= 0 or per_token <= 0:
             raise ValueError(f"{name}: weights and KV per token must be above 0 bytes.")
         figure.add_trace(_line(index, name, per_token, contexts))
         if contexts[0] <= weights / per_token <= contexts[-1]:
             figure.add_trace(_crossing(index, name, weights, per_token))
-    figure.update_layout(margin={"t": 96})
+    legend_below(figure, PLOT_PIXELS)
     figure.update_xaxes(
         title_text="context (tokens)", type="log", tickvals=list(contexts[::2]),
         ticktext=[_short(context) for context in contexts[::2]], minor={"ticks": ""},

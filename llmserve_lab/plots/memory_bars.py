@@ -13,6 +13,7 @@ from llmserve_lab.plots.theme import (
     Mark,
     bar_style,
     graph_objects,
+    legend_below,
     new_figure,
 )
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 PARTS = {"weights": WEIGHTS, "kv": KV_CACHE, "activation": ACTIVATION}
-BASE_PIXELS, ROW_PIXELS = 190, 46
+BASE_PIXELS, ROW_PIXELS = 200, 46
 MIB, GIB = 2**20, 2**30
 
 
@@ -52,6 +53,7 @@ def memory_bars(
     if capacity is not None:
         figure.add_trace(_capacity(list(rows), capacity / unit, name))
     figure.update_layout(barmode="stack", showlegend=True, legend_traceorder="normal")
+    legend_below(figure, ROW_PIXELS * len(rows))
     figure.update_xaxes(title_text=f"memory ({name})", rangemode="tozero")
     figure.update_yaxes(
         title_text="case", type="category", categoryarray=list(rows)[::-1], showgrid=False

@@ -17,9 +17,7 @@ COMPUTED, READ = "computed in this step", "read from the KV cache"
 HEIGHT = 330
 
 
-def reuse_map(
-    traces: Mapping[str, Trace], title: str = "What does each step compute again?"
-) -> go.Figure:
+def reuse_map(traces: Mapping[str, Trace], title: str = "What is computed again?") -> go.Figure:
     """A row per trace; a slider goes through the steps. Each trace is of one request.
 
     Raises:
@@ -68,7 +66,7 @@ def _bars(shown: Mapping[str, StepSnapshot]) -> list[Any]:
 
 def _label(index: int, so_far: Mapping[str, int]) -> str:
     listed = "; ".join(f"{name}: {total:,}" for name, total in so_far.items())
-    return f"{index}: tokens computed so far: {listed}"
+    return f"{index}, tokens so far: {listed}"
 
 
 def _computed(steps: list[StepSnapshot]) -> int:

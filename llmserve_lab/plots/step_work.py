@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from llmserve_lab.plots.theme import DECODE, PREFILL, graph_objects, new_figure
+from llmserve_lab.plots.theme import DECODE, PREFILL, graph_objects, legend_below, new_figure
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 KINDS = (("linear", "weights", "solid", "circle"), ("attention", "attention", "dash", "diamond"))
+PLOT_PIXELS = 280
 ENGINES = (("cached", "with the cache", DECODE), ("uncached", "without", PREFILL))
 
 
 def step_work(
-    rows: Sequence[dict[str, Any]], title: str = "What does the next token cost at each length?"
+    rows: Sequence[dict[str, Any]], title: str = "What does the next token cost?"
 ) -> go.Figure:
     """Four lines over the length: products with weights and attention, with and without a cache.
 
@@ -29,7 +30,8 @@ def step_work(
     if len(rows) < 2:
         raise ValueError("step_work needs the operations at two lengths or more.")
     lengths = [row["length"] for row in rows]
-    figure = new_figure(title, height=400)
+    figure = new_figure(title, PLOT_PIXELS + 170)
+    legend_below(figure, PLOT_PIXELS)
     for engine, told, mark in ENGINES:
         for kind, name, dash, symbol in KINDS:
             values = [row[engine][kind] for row in rows]

@@ -17,6 +17,7 @@ NEUTRAL = "#7B818B"  # text and lines: readable on light and on dark paper
 GRID = "rgba(128,132,140,0.22)"
 FREE = "rgba(128,132,140,0.13)"
 TRANSPARENT = "rgba(0,0,0,0)"
+TITLE_PIXELS, LEGEND_GAP = 56, 54  # above a plot with its legend below; from the axis to that
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', Arial, sans-serif"
 
 
@@ -103,6 +104,13 @@ def new_figure(title: str, height: int = 360) -> go.Figure:
     figure: go.Figure = graph_objects().Figure()
     figure.update_layout(template=template(), height=height, title_text=title, autosize=True)
     return figure
+
+
+def legend_below(figure: go.Figure, plot_pixels: int) -> None:
+    """Put the legend under the x axis of a plot of about this height: there it may grow downwards
+    where a narrow page stacks its entries, and never covers the title."""
+    place = {"y": -LEGEND_GAP / plot_pixels, "yanchor": "top"}
+    figure.update_layout(legend=place, margin={"t": TITLE_PIXELS})
 
 
 def or_nothing(values: list[Any]) -> list[Any]:

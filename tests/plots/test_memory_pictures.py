@@ -57,3 +57,9 @@ def test_lines_meet_the_weights_where_the_context_costs_as_much():
 def test_lines_say_what_is_wrong(models, words):
     with pytest.raises(ValueError, match=words):
         plots.context_growth(models)
+
+
+@pytest.mark.parametrize("draw", [plots.memory_bars, plots.context_growth])
+def test_the_legend_lies_below_so_that_it_never_covers_the_title(draw):
+    legend = draw(ROWS if draw is plots.memory_bars else MODELS).layout.legend
+    assert legend.y < 0 and legend.yanchor == "top"
