@@ -89,6 +89,13 @@ def test_what_lies_before_the_window_is_not_read(window, many_splits):
     assert (case.run(triton.paged_attention, window=window) - wanted).abs().max() < 2e-6
 
 
+@pytest.mark.parametrize("window", [None, 5])
+def test_tokens_of_one_tile_that_see_none_of_the_keys_of_a_step(window, many_splits):
+    """Of 64 keys: the first tokens' are all behind, or the last tokens' window is past them."""
+    case = PagedCase([(100, 40)], (4, 2), 32, 16, torch.float32)
+    assert_close(case, window=window)
+
+
 @pytest.mark.parametrize("dim", [32, 128])
 def test_where_there_are_no_tensor_cores(dim, monkeypatch):
     """As on a T4: smaller steps for decode, and prefill in plain torch."""
