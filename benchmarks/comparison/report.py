@@ -63,7 +63,7 @@ def workload(found: dict[str, Any]) -> str:
 
 def targets(judged: list[dict[str, Any]]) -> str:
     rows = [
-        [each["name"], _wanted(each), _figure(each["got"]), _verdict(each), each["why"]]
+        [each["name"], _wanted(each), _figure(each["got"], each), _verdict(each), each["why"]]
         for each in judged
     ]
     return table(["target", "want", "got", "", "from"], rows)
@@ -94,17 +94,20 @@ def _is_figures(rows: Rows, column: int) -> bool:
 
 
 def _wanted(each: dict[str, Any]) -> str:
-    return f"{'<=' if each['at_most'] else '>='} {_figure(each['want'])}"
+    return f"{'<=' if each['at_most'] else '>='} {_figure(each['want'], each)}"
 
 
-def _figure(value: float | None) -> str:
+def _figure(value: float | None, each: dict[str, Any]) -> str:
+    """A share where a share is wanted, else a factor."""
     if value is None:
         return "-"
-    return f"{value:.1%}" if value < 1 and value != 0 else f"{value:.2f}"
+    return f"{value:.1%}" if each["want"] < 1 else f"{value:.2f}"
 
 
 def _figure_and_verdict(each: dict[str, Any]) -> str:
-    return _verdict(each) if each["got"] is None else f"{_figure(each['got'])}, {_verdict(each)}"
+    return (
+        _verdict(each) if each["got"] is None else f"{_figure(each['got'], each)}, {_verdict(each)}"
+    )
 
 
 def _verdict(each: dict[str, Any]) -> str:

