@@ -25,7 +25,7 @@ from llmserve_lab.course.experiments import held_out_prompts
 from llmserve_lab.course.forgetful import ForgetfulScheduler
 from llmserve_lab.course.past import with_past
 from llmserve_lab.kv_cache import slots_of
-from llmserve_lab.plots import reuse_map, show, step_work
+from llmserve_lab.plots import kv_block_map, reuse_map, show, step_work
 from llmserve_lab.simulate import GPUS, ModelSize
 
 # %% key="07-model"
@@ -222,6 +222,9 @@ for _ in range(63):
     llm.step()
 first = llm.trace[-1].running[0]
 print("blocks of the first request:", *first.block_table)
+
+# %% key="07-paged-map"
+show(kv_block_map(llm.trace, title="Where do a request's keys and values lie?"))
 
 # %% [markdown] key="07-paged-read-prose" lang="en"
 # Now read back every layer through the block table, and hold it against `past_key_values` of the

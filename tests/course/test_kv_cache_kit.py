@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -59,6 +61,20 @@ class TestWithPast:
         _, past = with_past(model.model, torch.tensor([[1, 2]]))
         with_past(model.model, torch.tensor([[3]]), past)
         assert not [w for w in recwarn if "past_key_values" in str(w.message)]
+
+    def test_the_argument_has_the_name_that_the_model_knows(self):
+        class Older:
+            def forward(self, ids, past_key_values=None, **options):
+                """As transformers before 5.24."""
+
+            def __call__(self, ids, past_key_values=None, **options):
+                assert options == {"use_cache": True, "logits_to_keep": 1}
+                held = (past_key_values or 0) + ids.shape[1]
+                return SimpleNamespace(logits=torch.zeros(1, 1, 7), past_key_values=held)
+
+        logits, past = with_past(Older(), torch.tensor([[1, 2, 3]]))
+        assert (logits.shape, past) == ((7,), 3)
+        assert with_past(Older(), torch.tensor([[4]]), past)[1] == 4
 
 
 class TestCountedFlops:
