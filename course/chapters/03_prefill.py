@@ -199,9 +199,8 @@ because(
 )
 
 # %% [markdown] key="03-flops-change" lang="en"
-# **Change it.** Set `lab = Dimensions.of("lab-draft", load("lab-draft").model)` and run
-# `crossover(lab)`. The draft model is narrower and has fewer layers. Which of the two moves the
-# crossover?
+# **Change it.** In a new cell, run `crossover(Dimensions.of("draft", load("lab-draft").model))`.
+# The draft model is narrower and has fewer layers. Which of the two moves the crossover?
 
 # %% [markdown] key="03-parallel-prose" lang="en"
 # ## Experiment 3: the same prompt, token by token
@@ -262,10 +261,10 @@ because(
     "03.parallel",
     "Not one operation more, and yet it took so much longer. What is done 256 times now?",
     explain=(
-        "Every step reads **all** weights and pays the fixed cost of a step; here that fixed cost "
-        "is a large part, on a large model it is the reading. In one pass a weight is read once "
-        "and used for 256 rows, which do not wait for each other: that is the parallelism that a "
-        "GPU, or a processor's vector units, can use."
+        "Every step reads **all** weights and pays the fixed cost of a step; the larger a model, "
+        "the more of its time is the reading. In one pass a weight is read once and used for 256 "
+        "rows, which do not wait for each other: that is the parallelism that a GPU, or a "
+        "processor's vector units, can use."
     ),
 )
 

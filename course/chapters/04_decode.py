@@ -198,13 +198,13 @@ show(plots.roofline(machine.bandwidth, machine.flops, [*products, *prefills, *de
 # %% key="04-roofline-because"
 because(
     "04.bound",
-    "Why is the matrix at the roof with one vector, and lab-target's decode step far below it?",
+    "What holds back the matrix with one vector? Why is lab-target's decode step not at the roof?",
     explain=(
         "One vector uses each weight once: the product lasts as long as the reading. `lab-target` "
-        "reads little, but a step has a fixed cost, dozens of small products started from Python; "
-        "that, not memory, is what its decode waits for. Its *intensities* are those of every "
-        "model. For a model whose reading takes longer than the fixed cost, memory decides. (A few "
-        "vectors may fall below the roof: products so narrow keep a processor's units half idle.)"
+        "reads so little that other things show: the fixed cost of a step, dozens of small calls "
+        "from Python, and a processor's cache, which may hold its weights. Its *intensities* are "
+        "those of every model, and where the reading takes longest, memory decides. (A few vectors "
+        "may fall below the roof too: products so narrow keep a processor's units half idle.)"
     ),
 )
 
