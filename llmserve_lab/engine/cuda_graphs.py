@@ -15,7 +15,6 @@ from llmserve_lab.attention.backend import Attention, backend_name
 from llmserve_lab.engine.decode_buffers import DecodeBuffers
 from llmserve_lab.engine.forward import Forward
 from llmserve_lab.engine.scheduler import Scheduled
-from llmserve_lab.engine.scorer import scored
 
 if TYPE_CHECKING:
     import torch
@@ -100,9 +99,10 @@ class DecodeGraphs:
             self.graphs[size] = kind(partial(self._step, size), pool)
 
     def takes(self, batch: list[Scheduled]) -> bool:
-        """Whether the batch is a decode step: one new token for each, to be sampled after."""
+        """Whether the batch is a decode step: one token for each, to be sampled after. (No logits
+        of a prompt are wanted then: those of its last token are the ones to sample from.)"""
         return 0 < len(batch) <= self.sizes[-1] and all(
-            item.num_tokens == 1 and item.samples and not scored(item) for item in batch
+            item.num_tokens == 1 and item.samples for item in batch
         )
 
     def run(self, batch: list[Scheduled]) -> torch.Tensor:

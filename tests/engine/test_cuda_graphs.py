@@ -170,6 +170,19 @@ def test_only_decode_steps_are_taken(make_pair, graphs, prompts):
     assert len(graphs.replays) == 9
 
 
+@pytest.mark.parametrize("scores", [None, 1])
+def test_a_chunk_of_one_token_is_no_decode_step(make_pair, prompts, scores):
+    """With room for two tokens, a prompt grows by one beside a request that decodes."""
+    captured, plain = make_pair(max_num_batched_tokens=2)
+    params = SamplingParams(temperature=0, max_tokens=9, ignore_eos=True, prompt_logprobs=scores)
+    both = [prompts[0], prompts[5]]
+    found, wanted = (llm.generate(both, params) for llm in (captured, plain))
+    assert tokens_of(found) == tokens_of(wanted)
+    assert [len(output.prompt_logprobs or ()) for output in found] == (
+        [1, 13] if scores else [0, 0]
+    )
+
+
 def test_what_cannot_be_captured_is_refused(make_llm):
     with pytest.raises(ValueError, match=r"needs a CUDA GPU and the triton .* reference on cpu"):
         make_llm(cuda_graphs=True, attention_backend="reference")
