@@ -214,6 +214,11 @@ because(
 # table says in which its tokens lie. Two requests that grow side by side, in small blocks, get
 # blocks in between each other's.
 
+# %% key="07-predict-paged"
+question = "The engine's keys and values against those in past_key_values: how far apart are they?"
+distances = ["equal, bit by bit", "apart by rounding (below 0.001)", "farther apart"]
+predict("07.paged", question, choices=distances, default=distances[0])
+
 # %% key="07-paged"
 llm = LLM(model, block_size=4, num_blocks=64, trace=True)
 for each in (prompt, *held_out_prompts(model.tokenizer, count=1, num_tokens=64, seed=1)):
@@ -240,6 +245,21 @@ for index, layer in enumerate(past.layers):
         apart = max(apart, float((mine - theirs[0, :, :n].transpose(0, 1)).abs().max()))
 print(f"{n} tokens in 6 layers: no number differs by more than {apart:.1e}")
 assert apart < 1e-3
+
+# %% key="07-reveal-paged"
+reveal("07.paged", distances[(apart > 0) + (apart >= 1e-3)])
+
+# %% key="07-because-paged"
+because(
+    "07.layout",
+    "The one cache is a tensor per layer, the other scattered blocks. Why do they agree?",
+    explain=(
+        "Where a row lies does not change what is in it: the block table puts the rows back into "
+        "their order. The numbers come from the same weights and the same tokens. Only the order "
+        "of additions may differ, since the engine computed one token at a time what "
+        "transformers computed at once: that is the rounding."
+    ),
+)
 
 # %% [markdown] key="07-exact-prose" lang="en"
 # ## Two more misconceptions, refuted by running them
