@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.comparison.contestants import OURS
@@ -74,8 +76,22 @@ def _trace(
     """Of the narrow model in an engine like `llm`, with as many blocks: what is scheduled depends
     on lengths alone."""
     traced = LLM(narrow, trace=True, **settings | {"num_blocks": llm.capacity.num_blocks})
-    traced.generate(prompts, params)
+    with one_thread():
+        traced.generate(prompts, params)
     return traced.trace
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For what is counted and not timed: so narrow a model only loses by several threads."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _prepared(work: Work) -> tuple[LoadedModel, Any, Any]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.comparison.workloads import works
 from benchmarks.limits import gemm, kv_waste, overhead, prefixes
-from benchmarks.limits.study import memory_study
+from benchmarks.limits.study import memory_study, one_thread
 from llmserve_lab import SamplingParams
 
 
@@ -133,3 +133,12 @@ def test_the_memory_study_holds_the_formula_against_the_engine():
         assert row["least"] <= row["measured"]
         assert row["measured"] == pytest.approx(row["expected"], rel=0.1)
     assert rows[0]["measured"] > 1.8 * rows[1]["measured"]
+
+
+def test_counting_leaves_torch_its_threads(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    with pytest.raises(KeyError), one_thread():
+        raise KeyError
+    assert asked == [1, 5]
