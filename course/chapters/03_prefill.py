@@ -34,7 +34,7 @@ from llmserve_lab.simulate import GPUS, ModelSize
 
 # %% key="03-model"
 torch.set_grad_enabled(False)  # nothing is trained here
-model = load("lab-target")
+model = load("lab-target", dtype="float32")  # so that equal means equal, on a GPU too
 text = "def read(self, size):\n    return self.file.read(size)"
 prompt = model.tokenizer(text)["input_ids"]
 texts = [model.tokenizer.decode([token]) for token in prompt]
@@ -81,10 +81,10 @@ print("scores", tuple(scores.shape), " (heads, query, key)")
 
 # %% key="03-mask"
 n = len(prompt)
-future = torch.ones(n, n, dtype=torch.bool).triu(diagonal=1)
+future = torch.ones_like(scores[0], dtype=torch.bool).triu(diagonal=1)
 weights = scores.masked_fill(future, -torch.inf).softmax(dim=-1)
 print(f"{n * n} scores a head, {int((~future).sum())} of them used")
-assert torch.allclose(weights.sum(-1), torch.ones(heads, n))
+assert torch.allclose(weights.sum(-1), torch.ones_like(weights[..., 0]))
 
 # %% key="03-output"
 mixed = (weights @ v).transpose(0, 1).flatten(1)  # the heads side by side again
@@ -252,7 +252,7 @@ show(plots.cost_ratios(counted, {"time": factor}, axis, title))
 reveal("03.factor", factor)
 
 # %% key="03-factor-reading"
-floor = apart.num_bytes / measure_peak().bytes_per_second
+floor = apart.num_bytes / measure_peak(dtype=model.model.dtype).bytes_per_second
 print(f"moving {apart.num_bytes / 1e9:.1f} GB at this machine's memory bandwidth: {floor:.2f} s")
 print(f"the {apart.steps} steps took {apart.seconds:.2f} s")
 

@@ -31,7 +31,7 @@ from llmserve_lab.simulate import GPUS, ModelSize, StepLoad, decode_estimate, th
 
 # %% key="04-model"
 torch.set_grad_enabled(False)  # nothing is trained here
-model = load("lab-target")
+model = load("lab-target", dtype="float32")  # so that equal means equal, on a GPU too
 device = model.model.device
 prompt = model.tokenizer("with open(path) as")["input_ids"]
 params = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True, logprobs=3)
@@ -182,7 +182,7 @@ assert products[2].num_bytes < 1.1 * products[0].num_bytes
 reveal("04.matrix", products[2].seconds / products[0].seconds)
 
 # %% key="04-uses"
-machine = this_machine()
+machine = this_machine(model.model.dtype)
 prefills, decodes = prefill_uses(model, (16, 64, 512)), decode_uses(model, (1, 8, 64))
 for use in (*prefills, *decodes):
     print(use)
@@ -220,7 +220,7 @@ because(
 # prompt. Here `lab-draft` proposes 4.
 
 # %% key="04-draft"
-draft = LLM("lab-draft", device=device.type)
+draft = LLM("lab-draft", dtype="float32")
 
 
 def propose(text, count):

@@ -157,7 +157,7 @@ check.ex03_crossover(crossover)
 # yours does not.
 
 # %% key="03-engine-count" exercise="03.4" tags=["check"]
-model = load("lab-target")
+model = load("lab-target", device="cpu", dtype="float32")
 c = model.model.config
 kv_width = c.num_key_value_heads * c.head_dim
 mine = prefill_flops(200, c.num_hidden_layers, c.hidden_size, kv_width, c.intermediate_size)

@@ -175,7 +175,7 @@ check.ex04_ms_per_token(ms_per_token)
 # engine keeps keys and values. The tokens must be the same.
 
 # %% key="04-real"
-model = load("lab-target")
+model = load("lab-target", dtype="float32")
 prompt = model.tokenizer("class Queue:\n    def put(self, item):\n")["input_ids"]
 eos = model.tokenizer.eos_token_id
 params = SamplingParams(temperature=0, max_tokens=24)
@@ -223,7 +223,8 @@ llm = LLM(model)
 (output,) = llm.generate({"prompt_token_ids": prompt}, params)
 weights = sum(p.nbytes for p in model.model.parameters())
 kv = llm.capacity.block_bytes // llm.pool.block_size
-floor = ms_per_token(weights, kv, len(prompt), 1, measure_peak().bytes_per_second)
+bandwidth = measure_peak(dtype=model.model.dtype).bytes_per_second
+floor = ms_per_token(weights, kv, len(prompt), 1, bandwidth)
 print(f"forecast {floor:.2f} ms, measured {1000 * output.metrics.tpot:.2f} ms a token")
 print(
     f"Llama-2-7B on an A100: {ms_per_token(13.5e9, 524288, 1024, 1, 2.04e12):.1f} ms (calculated)"
