@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.attention_map import attention_map
     from llmserve_lab.plots.attention_share import attention_share
     from llmserve_lab.plots.batch_composition import batch_composition
+    from llmserve_lab.plots.batch_curve import batch_curve
     from llmserve_lab.plots.block_map import kv_block_map
     from llmserve_lab.plots.context_growth import context_growth
     from llmserve_lab.plots.contiguous_map import contiguous_map
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.draft_passes import draft_passes
     from llmserve_lab.plots.goodput_picker import goodput_picker
     from llmserve_lab.plots.gpu_roofs import gpu_roofs
+    from llmserve_lab.plots.gpu_tradeoff import gpu_tradeoff
     from llmserve_lab.plots.in_system import in_system
     from llmserve_lab.plots.influence import influence
     from llmserve_lab.plots.latency_split import latency_split
     from llmserve_lab.plots.latency_whatif import latency_whatif
+    from llmserve_lab.plots.limit_curves import limit_curves
     from llmserve_lab.plots.memory_bars import memory_bars
     from llmserve_lab.plots.omission import omission
     from llmserve_lab.plots.percentile_picker import percentile_picker
     from llmserve_lab.plots.prefill_curve import prefill_curve
+    from llmserve_lab.plots.promise_picker import promise_picker
     from llmserve_lab.plots.reuse_map import reuse_map
     from llmserve_lab.plots.roofline import roofline
     from llmserve_lab.plots.saturation import saturation
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.timeline import request_timeline
     from llmserve_lab.plots.token_cost import token_cost
     from llmserve_lab.plots.token_gaps import token_gaps
+    from llmserve_lab.plots.token_reads import token_reads
     from llmserve_lab.plots.tradeoff import tradeoff_panels
     from llmserve_lab.plots.triangle import whatif_triangle
 
@@ -44,6 +49,7 @@ __all__ = [
     "attention_map",
     "attention_share",
     "batch_composition",
+    "batch_curve",
     "context_growth",
     "contiguous_map",
     "cost_ratios",
@@ -51,15 +57,18 @@ __all__ = [
     "draft_passes",
     "goodput_picker",
     "gpu_roofs",
+    "gpu_tradeoff",
     "in_system",
     "influence",
     "kv_block_map",
     "latency_split",
     "latency_whatif",
+    "limit_curves",
     "memory_bars",
     "omission",
     "percentile_picker",
     "prefill_curve",
+    "promise_picker",
     "request_timeline",
     "reuse_map",
     "roofline",
@@ -69,6 +78,7 @@ __all__ = [
     "step_work",
     "token_cost",
     "token_gaps",
+    "token_reads",
     "tradeoff_panels",
     "whatif_triangle",
 ]
@@ -80,6 +90,7 @@ export(
         "attention_map": f"{__name__}.attention_map",
         "attention_share": f"{__name__}.attention_share",
         "batch_composition": f"{__name__}.batch_composition",
+        "batch_curve": f"{__name__}.batch_curve",
         "context_growth": f"{__name__}.context_growth",
         "contiguous_map": f"{__name__}.contiguous_map",
         "cost_ratios": f"{__name__}.cost_ratios",
@@ -87,15 +98,18 @@ export(
         "draft_passes": f"{__name__}.draft_passes",
         "goodput_picker": f"{__name__}.goodput_picker",
         "gpu_roofs": f"{__name__}.gpu_roofs",
+        "gpu_tradeoff": f"{__name__}.gpu_tradeoff",
         "in_system": f"{__name__}.in_system",
         "influence": f"{__name__}.influence",
         "kv_block_map": f"{__name__}.block_map",
         "latency_split": f"{__name__}.latency_split",
         "latency_whatif": f"{__name__}.latency_whatif",
+        "limit_curves": f"{__name__}.limit_curves",
         "memory_bars": f"{__name__}.memory_bars",
         "omission": f"{__name__}.omission",
         "percentile_picker": f"{__name__}.percentile_picker",
         "prefill_curve": f"{__name__}.prefill_curve",
+        "promise_picker": f"{__name__}.promise_picker",
         "request_timeline": f"{__name__}.timeline",
         "reuse_map": f"{__name__}.reuse_map",
         "roofline": f"{__name__}.roofline",
@@ -105,6 +119,7 @@ export(
         "step_work": f"{__name__}.step_work",
         "token_cost": f"{__name__}.token_cost",
         "token_gaps": f"{__name__}.token_gaps",
+        "token_reads": f"{__name__}.token_reads",
         "tradeoff_panels": f"{__name__}.tradeoff",
         "whatif_triangle": f"{__name__}.triangle",
     },
