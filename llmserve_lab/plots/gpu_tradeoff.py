@@ -22,7 +22,7 @@ BOUNDS = {  # what takes most of the step: colour and symbol
     "arithmetic": (OWNERS[6], "square"),
 }
 MARGIN = 0.12  # of a decade, around the points
-SIDES = ("top left", "bottom right")  # of the number at a line's end, in turn
+SIDES = ("bottom left", "top left")  # of the number at a line's end, in turn
 
 
 def gpu_tradeoff(
@@ -64,7 +64,7 @@ def gpu_tradeoff(
 
 
 def _line(gpu: str, rows: Sequence[Row], dash: str, side: str) -> Any:
-    labels = [""] * (len(rows) - 1) + [f"batch {rows[-1]['batch']}"]
+    labels = [""] * (len(rows) - 1) + [f"{gpu}, batch {rows[-1]['batch']}"]
     return graph_objects().Scatter(
         name=gpu,
         x=[row["tpot_ms"] for row in rows],

@@ -33,7 +33,8 @@ def token_reads(
     """
     if not points or set(points) != set(kv):
         raise ValueError("token_reads needs points and KV bytes of the same cases, at least one.")
-    figure = new_figure(title, height=420)
+    figure = new_figure(title, height=440)
+    figure.update_layout(margin={"t": 116})
     sizes = sorted({point.batch_size for case in points.values() for point in case})
     shared = [weights / size for size in sizes]
     figure.add_trace(_line("weights / batch", WEIGHTS.colour, "solid", sizes, shared))

@@ -74,7 +74,9 @@ def test_gpus_end_where_their_rows_end():
     require_readable(figure)
     assert "(calculated)" in figure.layout.title.text
     lines = [t for t in figure.data if t.name in ("A", "B")]
-    assert [t.text[-1] for t in lines] == ["batch 2", "batch 2", "batch 8", "batch 8"]
+    assert [t.text[-1] for t in lines] == [
+        "A, batch 2", "B, batch 2", "A, batch 8", "B, batch 8",
+    ]  # fmt: skip
     assert list(lines[0].marker.symbol) == ["circle", "diamond"]
 
 
