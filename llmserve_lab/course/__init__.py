@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llmserve_lab.course.because import because
     from llmserve_lab.course.chapter import footer, header
     from llmserve_lab.course.hints import hint
-    from llmserve_lab.course.misconceptions import misconception
+    from llmserve_lab.course.misconceptions import misconception, misconceptions
     from llmserve_lab.course.predict import guess_for, predict, reveal
     from llmserve_lab.course.quiz import quiz
     from llmserve_lab.course.report import progress, reset_progress
@@ -28,6 +28,7 @@ __all__ = [
     "header",
     "hint",
     "misconception",
+    "misconceptions",
     "predict",
     "progress",
     "quiz",
@@ -44,6 +45,7 @@ export(
         "header": f"{__name__}.chapter",
         "hint": f"{__name__}.hints",
         "misconception": f"{__name__}.misconceptions",
+        "misconceptions": f"{__name__}.misconceptions",
         "predict": f"{__name__}.predict",
         "progress": f"{__name__}.report",
         "quiz": f"{__name__}.quiz",

@@ -7,11 +7,15 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from llmserve_lab.course import beliefs
 from llmserve_lab.course.note import Note
 from llmserve_lab.course.progress import open_store
 from llmserve_lab.widgets.page import page
+
+if TYPE_CHECKING:
+    from llmserve_lab.course.report import Report
 
 SECTION = "beliefs"
 
@@ -62,6 +66,23 @@ def misconception(key: str) -> Misconception:
     if key not in known:
         raise ValueError(f"There is no misconception {key!r}; there are {', '.join(known)}.")
     return known[key]
+
+
+def misconceptions() -> Report:
+    """All misconceptions of the course as a table, with those that a run of yours has refuted."""
+    from llmserve_lab.course.report import Report, Table
+
+    known, entries = catalogue(), open_store().items(SECTION)
+    refuted = {key for key in known if entries.get(key, {}).get("refuted")}
+    rows = [
+        (key.partition(".")[0], item.belief, "refuted" if key in refuted else "not yet")
+        for key, item in known.items()
+    ]
+    title = f"Misconceptions: {len(refuted)} of {len(known)} refuted by a run of yours"
+    table = Table(title, ("Chapter", "What people say", "By your run"), rows)
+    waiting = next((key for key in known if key not in refuted), None)
+    call = f'Refute the next one: `misconception("{waiting}").refute()`.'
+    return Report((table,), (call,) if waiting else (), "Misconceptions of the course")
 
 
 def catalogue() -> dict[str, Misconception]:

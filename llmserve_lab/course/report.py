@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,9 @@ from llmserve_lab.course.prediction import Prediction
 from llmserve_lab.course.progress import Store, open_store
 from llmserve_lab.widgets.page import inline, page, plain
 
-SECTIONS = ("predictions", "quizzes", "reasons", "exercises", "chapters", "beliefs")
+SECTIONS = (
+    "predictions", "quizzes", "reasons", "answers", "exercises", "chapters", "beliefs"
+)  # fmt: skip
 LEFT = 'style="text-align: left"'  # Jupyter's own tables are flush right
 BANDS = ((50, 69), (70, 89), (90, 100))  # percent of confidence
 
@@ -48,10 +51,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """What `progress()` returns: print it, or let a cell show it."""
+    """What `progress()` and `misconceptions()` return: print it, or let a cell show it."""
 
     tables: tuple[Table, ...]
     sentences: tuple[str, ...]
+    name: str = "Your progress"  # for screen readers
 
     @property
     def text(self) -> str:
@@ -65,8 +69,8 @@ class Report:
         tables = "".join(table.html() for table in self.tables if table.rows)
         said = "".join(f"<p>{inline(sentence)}</p>" for sentence in self.sentences)
         return page(
-            f'<section class="lsl lsl-card lsl-wide" aria-label="Your progress">{tables}{said}'
-            "</section>"
+            f'<section class="lsl lsl-card lsl-wide" aria-label="{html.escape(self.name)}">'
+            f"{tables}{said}</section>"
         )
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.attention_share import attention_share
     from llmserve_lab.plots.batch_composition import batch_composition
     from llmserve_lab.plots.batch_curve import batch_curve
+    from llmserve_lab.plots.belief_shift import belief_shift
     from llmserve_lab.plots.block_map import kv_block_map
     from llmserve_lab.plots.context_growth import context_growth
     from llmserve_lab.plots.contiguous_map import contiguous_map
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.latency_split import latency_split
     from llmserve_lab.plots.latency_whatif import latency_whatif
     from llmserve_lab.plots.limit_curves import limit_curves
+    from llmserve_lab.plots.limit_goodput import limit_goodput
     from llmserve_lab.plots.memory_bars import memory_bars
     from llmserve_lab.plots.omission import omission
+    from llmserve_lab.plots.parallel_guesses import parallel_guesses
     from llmserve_lab.plots.percentile_picker import percentile_picker
     from llmserve_lab.plots.prefill_curve import prefill_curve
     from llmserve_lab.plots.promise_picker import promise_picker
@@ -50,6 +53,7 @@ __all__ = [
     "attention_share",
     "batch_composition",
     "batch_curve",
+    "belief_shift",
     "context_growth",
     "contiguous_map",
     "cost_ratios",
@@ -64,8 +68,10 @@ __all__ = [
     "latency_split",
     "latency_whatif",
     "limit_curves",
+    "limit_goodput",
     "memory_bars",
     "omission",
+    "parallel_guesses",
     "percentile_picker",
     "prefill_curve",
     "promise_picker",
@@ -91,6 +97,7 @@ export(
         "attention_share": f"{__name__}.attention_share",
         "batch_composition": f"{__name__}.batch_composition",
         "batch_curve": f"{__name__}.batch_curve",
+        "belief_shift": f"{__name__}.belief_shift",
         "context_growth": f"{__name__}.context_growth",
         "contiguous_map": f"{__name__}.contiguous_map",
         "cost_ratios": f"{__name__}.cost_ratios",
@@ -105,8 +112,10 @@ export(
         "latency_split": f"{__name__}.latency_split",
         "latency_whatif": f"{__name__}.latency_whatif",
         "limit_curves": f"{__name__}.limit_curves",
+        "limit_goodput": f"{__name__}.limit_goodput",
         "memory_bars": f"{__name__}.memory_bars",
         "omission": f"{__name__}.omission",
+        "parallel_guesses": f"{__name__}.parallel_guesses",
         "percentile_picker": f"{__name__}.percentile_picker",
         "prefill_curve": f"{__name__}.prefill_curve",
         "promise_picker": f"{__name__}.promise_picker",
