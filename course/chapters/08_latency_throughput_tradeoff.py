@@ -279,7 +279,7 @@ because(
 # step costs fitted to the live steps above. Load is the share of what a limit of 32 can do at most.
 
 # %% key="08-predict-limit"
-question = "At load 0.6, limit 2 in place of 32: how many times as long is the p95 of an answer?"
+question = "At load 0.8, limit 2 in place of 32: how many times as long is the p95 of an answer?"
 predict("08.limit", question, low=0.2, high=50, unit="times", log=True, default=0.6)
 
 # %% key="08-machine"
@@ -309,9 +309,9 @@ assert len({run.num_output_tokens for row in runs.values() for run in row.values
 
 # %% key="08-open-live"
 for limit in (2, 32):
-    workload = Workload.draw(50, *lengths, Poisson(0.6 * top), seed=2)
+    workload = Workload.draw(50, *lengths, Poisson(0.8 * top), seed=2)
     real = simulate.run_live(LLM(model, max_num_seqs=limit), workload)
-    twin = open_loop(0.6, limit, count=50)
+    twin = open_loop(0.8, limit, count=50)
     print(
         f"limit {limit:>2}: p95 of an answer {1000 * real.percentile('e2e', 95):5.0f} ms ", end=""
     )
@@ -322,8 +322,8 @@ for limit in (2, 32):
 show(plots.limit_curves(runs))
 
 # %% key="08-limit-reveal"
-calm = runs[0.6]
-reveal("08.limit", calm[2].percentile("e2e", 95) / calm[32].percentile("e2e", 95))
+busy = runs[0.8]
+reveal("08.limit", busy[2].percentile("e2e", 95) / busy[32].percentile("e2e", 95))
 
 # %% key="08-because-limit"
 because(

@@ -17,8 +17,7 @@ PROMPT_TOKENS, ANSWER_TOKENS = (32, 0.4, 8, 96), (8, 0.4, 3, 16)  # of `LogNorma
 @dataclass(frozen=True, slots=True)
 class Run:
     """What came of a service's requests. waits: (TTFT, TPOT) of each, in seconds. seconds: of the
-    whole run, until the last token. largest: requests that shared
-    a step, at most."""
+    whole run, until the last token. largest: requests that shared a step, at most."""
 
     seconds: float
     waits: tuple[tuple[float, float], ...]
