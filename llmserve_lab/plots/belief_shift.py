@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from llmserve_lab.course.belief_change import BeliefChange
 
 ROW_PIXELS, BASE_PIXELS = 46, 250
-OUTCOMES = ("not answered", "not right yet", "right later", "right at once")
+OUTCOMES = ("none yet", "not right yet", "right later", "right at once")
 NOTHING = "no belief recorded yet:<br>answer the cards of this chapter,<br>then run this cell again"
 SYMBOLS = {"agree": "triangle-right", "partly": "diamond", "disagree": "triangle-left"}
 
 
 def belief_shift(
     changes: Sequence[BeliefChange],
-    title: str = "What did you believe before, and what can you answer now?",
+    title: str = "What did you believe, and what can you answer?",
 ) -> go.Figure:
     """A row per belief: on the left how far it was held (100 is surely right), on the right how the
     question after it was answered. A slider goes through the beliefs and says both in words.

@@ -28,7 +28,7 @@ HEADROOM = 1.12
 def limit_goodput(
     runs: Mapping[int, LoadResult],
     paces: Sequence[float],
-    title: str = "Which limit on the batch serves most requests in time?",
+    title: str = "Which batch limit serves most in time?",
 ) -> go.Figure:
     """Requests per second that are done, and that are done in time, over `max_num_seqs`. The slider
     sets the longest time per token to each of `paces` (s).
