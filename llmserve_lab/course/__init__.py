@@ -14,15 +14,18 @@ from llmserve_lab.lazy import export
 if TYPE_CHECKING:
     from llmserve_lab.course.because import because
     from llmserve_lab.course.chapter import footer, header
+    from llmserve_lab.course.explain import explain
     from llmserve_lab.course.hints import hint
     from llmserve_lab.course.misconceptions import misconception, misconceptions
     from llmserve_lab.course.predict import guess_for, predict, reveal
     from llmserve_lab.course.quiz import quiz
     from llmserve_lab.course.report import progress, reset_progress
+    from llmserve_lab.course.revisit import revisit
 
 __all__ = [
     "because",
     "check",
+    "explain",
     "footer",
     "guess_for",
     "header",
@@ -34,12 +37,14 @@ __all__ = [
     "quiz",
     "reset_progress",
     "reveal",
+    "revisit",
 ]
 
 export(
     __name__,
     {
         "because": f"{__name__}.because",
+        "explain": f"{__name__}.explain",
         "footer": f"{__name__}.chapter",
         "guess_for": f"{__name__}.predict",
         "header": f"{__name__}.chapter",
@@ -51,5 +56,6 @@ export(
         "quiz": f"{__name__}.quiz",
         "reset_progress": f"{__name__}.report",
         "reveal": f"{__name__}.predict",
+        "revisit": f"{__name__}.revisit",
     },
 )

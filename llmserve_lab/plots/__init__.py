@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.token_reads import token_reads
     from llmserve_lab.plots.tradeoff import tradeoff_panels
     from llmserve_lab.plots.triangle import whatif_triangle
+    from llmserve_lab.plots.user_waits import user_waits
 
 __all__ = [
     "arrival_steps",
@@ -86,6 +87,7 @@ __all__ = [
     "token_gaps",
     "token_reads",
     "tradeoff_panels",
+    "user_waits",
     "whatif_triangle",
 ]
 
@@ -130,6 +132,7 @@ export(
         "token_gaps": f"{__name__}.token_gaps",
         "token_reads": f"{__name__}.token_reads",
         "tradeoff_panels": f"{__name__}.tradeoff",
+        "user_waits": f"{__name__}.user_waits",
         "whatif_triangle": f"{__name__}.triangle",
     },
 )

@@ -46,6 +46,18 @@ class BecauseBox(anywidget.AnyWidget):
     opened = traitlets.Bool(False).tag(sync=True)
 
 
+class ExplainCard(anywidget.AnyWidget):
+    """An answer in one's own words; `ticked` holds the keys of the points found in it."""
+
+    _esm: ClassVar[str] = _script("explain_card.js")
+    _css: ClassVar[str] = asset("kit.css")
+    spec = traitlets.Dict().tag(sync=True)
+    text = traitlets.Unicode("").tag(sync=True)
+    saved = traitlets.Unicode("").tag(sync=True)
+    opened = traitlets.Bool(False).tag(sync=True)
+    ticked = traitlets.List(traitlets.Unicode()).tag(sync=True)
+
+
 class ChecklistCard(anywidget.AnyWidget):
     """Boxes to tick; `checked` holds the keys of those ticked."""
 

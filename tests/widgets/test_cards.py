@@ -8,7 +8,13 @@ from llmserve_lab import widgets
 from llmserve_lab.plots.theme import MARKS
 from llmserve_lab.widgets import page
 
-CARDS = [widgets.PredictCard, widgets.QuizCard, widgets.BecauseBox, widgets.ChecklistCard]
+CARDS = [
+    widgets.PredictCard,
+    widgets.QuizCard,
+    widgets.BecauseBox,
+    widgets.ChecklistCard,
+    widgets.ExplainCard,
+]
 
 
 @pytest.mark.parametrize("card", CARDS)
