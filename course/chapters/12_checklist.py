@@ -217,7 +217,8 @@ explain("doc1.tradeoff")
 
 # %% key="12-predict-tradeoff"
 question = "From limit 4 to limit 8: for how many of the 8 users does the first token come earlier?"
-predict("12.who-gains", question, low=0, high=8, step=1, unit="users", default=8)
+users = ["none", "4", "8"]
+predict("12.who-gains", question, choices=users, default=users[2])
 
 # %% key="12-tradeoff"
 runs, first = {}, {}
@@ -238,7 +239,7 @@ show(user_waits({limit: llm.trace for limit, llm in runs.items()}))
 
 # %% key="12-reveal-tradeoff"
 earlier = sum(first[8][user] < first[4][user] for user in range(8))
-reveal("12.who-gains", earlier)
+reveal("12.who-gains", str(earlier))
 assert earlier == 4
 
 # %% [markdown] key="12-tradeoff-change" lang="en"

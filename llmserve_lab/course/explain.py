@@ -11,7 +11,7 @@ from llmserve_lab.course.progress import open_store
 from llmserve_lab.widgets.page import cards, emit, inline, plain
 
 SECTION = "answers"
-Asked = dict[str, Any]  # question, answer, chapter: str, points: [{key, text}]
+Asked = dict[str, Any]  # question, short, answer, chapter: str, points: [{key, text}]
 
 
 def explain(key: str, text: str | None = None, ticked: Sequence[int] | None = None) -> None:

@@ -119,9 +119,8 @@ def _formulas() -> str:
 
 
 def _answers() -> str:
-    """The five questions, each with the points of its answer."""
+    """The five questions, each with its answer in short."""
     return "".join(
-        f"<dt>{inline(item['question'])}</dt>"
-        f"<dd>{inline('; '.join(point['text'] for point in item['points']))}.</dd>"
+        f"<dt>{inline(item['question'])}</dt><dd>{inline(item['short'])}</dd>"
         for item in all_asked().values()
     )

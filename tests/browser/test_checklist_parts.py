@@ -37,7 +37,9 @@ def test_an_answer_is_written_compared_and_ticked_by_keyboard(lab, page):
     nbformat.write(notebook, lab.root / "notebooks" / "explain.ipynb")
     opened = NotebookPage(page, lab, "notebooks/explain.ipynb")
     opened.run_cell(0)
+    opened.wait_until_drawn()  # JupyterLab moves the focus until then
     card = page.locator(".lsl-why")
+    card.wait_for()
     assert not card.get_by_text("One way to say it").is_visible()
     card.locator("textarea").focus()
     page.keyboard.type("keys and values, kept")

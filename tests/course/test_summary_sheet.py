@@ -8,12 +8,15 @@ import pytest
 
 from llmserve_lab.course.explain import all_asked
 from llmserve_lab.course.summary_sheet import MAX_ROWS, summary_sheet
+from llmserve_lab.widgets.page import inline
 
 
 def test_it_holds_formulas_questions_and_the_given_numbers():
     page = summary_sheet({"TTFT": (12.34, "ms"), "KV": (6144, "bytes")}, on="a < b").html
     assert "12.3 ms" in page and "6,144 bytes" in page and "a &lt; b" in page
-    assert all(item["question"] in page for item in all_asked().values())
+    assert all(
+        item["question"] in page and inline(item["short"]) in page for item in all_asked().values()
+    )
     assert "KV heads" in page and "<!--" not in page
 
 
