@@ -20,8 +20,13 @@ def with_past(model: Any, ids: torch.Tensor, past: Any = None) -> tuple[torch.Te
     """
     import torch
 
-    known = signature(model.forward).parameters
-    name = next(name for name in NAMES if name in known)
+    name = cache_name(model)
     with torch.inference_mode():
         output = model(ids, use_cache=True, logits_to_keep=1, **{name: past})
     return output.logits[0, -1], getattr(output, name)
+
+
+def cache_name(model: Any) -> str:
+    """What the argument is called in this model's forward."""
+    known = signature(model.forward).parameters
+    return next(name for name in NAMES if name in known)

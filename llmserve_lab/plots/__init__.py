@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.batch_curve import batch_curve
     from llmserve_lab.plots.belief_shift import belief_shift
     from llmserve_lab.plots.block_map import kv_block_map
+    from llmserve_lab.plots.cache_growth import cache_growth
     from llmserve_lab.plots.context_growth import context_growth
     from llmserve_lab.plots.contiguous_map import contiguous_map
     from llmserve_lab.plots.cost_ratios import cost_ratios
     from llmserve_lab.plots.device_timeline import device_timeline
     from llmserve_lab.plots.display import show
     from llmserve_lab.plots.draft_passes import draft_passes
+    from llmserve_lab.plots.generate_steps import generate_steps
     from llmserve_lab.plots.goodput_picker import goodput_picker
     from llmserve_lab.plots.gpu_roofs import gpu_roofs
     from llmserve_lab.plots.gpu_tradeoff import gpu_tradeoff
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.limit_goodput import limit_goodput
     from llmserve_lab.plots.memory_bars import memory_bars
     from llmserve_lab.plots.omission import omission
+    from llmserve_lab.plots.padding_map import padding_map
     from llmserve_lab.plots.parallel_guesses import parallel_guesses
     from llmserve_lab.plots.percentile_picker import percentile_picker
     from llmserve_lab.plots.prefill_curve import prefill_curve
@@ -55,11 +58,13 @@ __all__ = [
     "batch_composition",
     "batch_curve",
     "belief_shift",
+    "cache_growth",
     "context_growth",
     "contiguous_map",
     "cost_ratios",
     "device_timeline",
     "draft_passes",
+    "generate_steps",
     "goodput_picker",
     "gpu_roofs",
     "gpu_tradeoff",
@@ -72,6 +77,7 @@ __all__ = [
     "limit_goodput",
     "memory_bars",
     "omission",
+    "padding_map",
     "parallel_guesses",
     "percentile_picker",
     "prefill_curve",
@@ -100,11 +106,13 @@ export(
         "batch_composition": f"{__name__}.batch_composition",
         "batch_curve": f"{__name__}.batch_curve",
         "belief_shift": f"{__name__}.belief_shift",
+        "cache_growth": f"{__name__}.cache_growth",
         "context_growth": f"{__name__}.context_growth",
         "contiguous_map": f"{__name__}.contiguous_map",
         "cost_ratios": f"{__name__}.cost_ratios",
         "device_timeline": f"{__name__}.device_timeline",
         "draft_passes": f"{__name__}.draft_passes",
+        "generate_steps": f"{__name__}.generate_steps",
         "goodput_picker": f"{__name__}.goodput_picker",
         "gpu_roofs": f"{__name__}.gpu_roofs",
         "gpu_tradeoff": f"{__name__}.gpu_tradeoff",
@@ -117,6 +125,7 @@ export(
         "limit_goodput": f"{__name__}.limit_goodput",
         "memory_bars": f"{__name__}.memory_bars",
         "omission": f"{__name__}.omission",
+        "padding_map": f"{__name__}.padding_map",
         "parallel_guesses": f"{__name__}.parallel_guesses",
         "percentile_picker": f"{__name__}.percentile_picker",
         "prefill_curve": f"{__name__}.prefill_curve",

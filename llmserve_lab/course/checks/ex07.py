@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from llmserve_lab.course.checks import ex07_mutants as mutants
 from llmserve_lab.course.checks.grader import Arguments, Grader
-from llmserve_lab.course.checks.result import Record, describe
+from llmserve_lab.course.checks.result import Record
 from llmserve_lab.course.checks.tensor import Tensor
+from llmserve_lab.course.checks.token_ids import Tokens
 
 if TYPE_CHECKING:
     import torch
@@ -85,18 +86,6 @@ def generate(step: Any, prompt: list[int], max_tokens: int) -> list[int]:
         token, cache = step([token], cache)
         tokens.append(token)
     return tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """A list of ints."""
-
-    def compare(self, expected: Any, got: Any) -> str | None:
-        if type(got) is not list or any(type(token) is not int for token in got):
-            return f"expected a list of token ids such as {expected}, got {describe(got)}"
-        if len(got) != len(expected):
-            return f"expected {len(expected)} tokens, got {len(got)}"
-        return None if got == expected else f"expected {expected}, got {got}"
 
 
 def _matrix(rng: random.Random, rows: int, columns: int) -> torch.Tensor:
