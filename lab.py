@@ -32,7 +32,7 @@ TORCH_TESTED, TORCH_FLOOR = "2.13.0", "2.11"  # the floor is that of pyproject.t
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 FIRST_PAGE = "/lab/tree/notebooks/00_start_here.ipynb"
 PROBE_SECONDS = 3
-SPACE_CPU, SPACE_GPU, SPACE_UPDATE = 3.0, 12.0, 0.5  # GB free before a set-up starts
+SPACE_CPU, SPACE_GPU, SPACE_UPDATE = 4.0, 12.0, 0.5  # GB free before a set-up starts
 ACTIONS = {"open": ["lab"], "test": ["lab", "test"], "doctor": ["lab"]}  # and the extras they need
 MODULES = {
     "lab": ["torch", "transformers", "jupyterlab", "ipywidgets", "plotly", "anywidget"],

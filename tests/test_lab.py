@@ -378,7 +378,7 @@ def test_a_full_disk_is_noticed_before_anything_is_written(root, monkeypatch, ca
         lab.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(9, 8, 10**9)
     )
     line = fails(capsys, [], root)
-    assert "needs about 3 GB" in line
+    assert "needs about 4 GB" in line
     assert "1.0 GB are free" in line
     assert not (root / ".venv").exists()
 
