@@ -11,7 +11,7 @@ from llmserve_lab.course.checks import ex07_mutants as mutants
 from llmserve_lab.course.checks.grader import Arguments, Grader
 from llmserve_lab.course.checks.result import Record
 from llmserve_lab.course.checks.tensor import Tensor
-from llmserve_lab.course.checks.token_ids import Tokens
+from llmserve_lab.course.checks.tokens import Tokens
 
 if TYPE_CHECKING:
     import torch

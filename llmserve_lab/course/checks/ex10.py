@@ -11,7 +11,7 @@ from llmserve_lab.course.checks.grader import Arguments, Grader
 from llmserve_lab.course.checks.result import Number, Record, same
 from llmserve_lab.course.checks.tensor import Tensor
 from llmserve_lab.course.checks.tiny_model import VOCABULARY, TinyModel, generated
-from llmserve_lab.course.checks.token_ids import Rows, Tokens
+from llmserve_lab.course.checks.tokens import Rows, Tokens
 from llmserve_lab.course.padded import left_padded
 
 if TYPE_CHECKING:
