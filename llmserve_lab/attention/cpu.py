@@ -91,23 +91,19 @@ def _decode(
     output: Any,
 ) -> None:  # pragma: no cover (compiled)
     """queries, output: (rows, heads, dim), float32; keys, values: (slots, KV heads, dim), float32
-    or the bits of a bfloat16; tables: (rows, blocks); contexts: (rows,), int64. Each key is read
-    once per group of heads."""
-    group = queries.shape[1] // keys.shape[1]
+    or the bits of a bfloat16; tables: (rows, blocks); contexts: (rows,), int64. Keys and values are
+    read once, in the order in which they lie: all heads of a token, then the next token."""
     longest = tables.shape[1] * block_size
     slots = numpy.empty(longest, numpy.int64)
-    weights = numpy.empty((group, longest), numpy.float32)
+    weights = numpy.empty((queries.shape[1], longest), numpy.float32)
     for row in range(queries.shape[0]):
         count = min(window, contexts[row])
         _locate(tables[row], contexts[row] - count, block_size, slots[:count])
-        for kv_head in range(keys.shape[1]):
-            heads = queries[row, kv_head * group : (kv_head + 1) * group]
-            _score(heads, keys, kv_head, slots[:count], scaling, weights)
-            if softcap != NO_CAP:
-                _cap(weights, count, softcap)
-            _normalise(weights, count)
-            result = output[row, kv_head * group : (kv_head + 1) * group]
-            _mix(weights, values, kv_head, slots[:count], result)
+        _score(queries[row], keys, slots[:count], scaling, weights)
+        if softcap != NO_CAP:
+            _cap(weights, count, softcap)
+        _normalise(weights, count)
+        _mix(weights, values, slots[:count], output[row])
 
 
 @kernel
@@ -122,16 +118,17 @@ def _locate(
 
 @kernel
 def _score(
-    heads: Any, keys: Any, kv_head: int, slots: Any, scaling: float, weights: Any
+    heads: Any, keys: Any, slots: Any, scaling: float, weights: Any
 ) -> None:  # pragma: no cover (compiled)
-    """weights[g, t] = scaling * heads[g] . key t"""
+    """weights[h, t] = scaling * heads[h] . the key of token t for that head"""
+    group = heads.shape[0] // keys.shape[1]
     for t in range(slots.shape[0]):
         slot = slots[t]
-        for g in range(heads.shape[0]):
+        for h in range(heads.shape[0]):
             total = numpy.float32(0)
             for d in range(heads.shape[1]):
-                total += heads[g, d] * number(keys[slot, kv_head, d])
-            weights[g, t] = total * numpy.float32(scaling)
+                total += heads[h, d] * number(keys[slot, h // group, d])
+            weights[h, t] = total * numpy.float32(scaling)
 
 
 @kernel
@@ -159,13 +156,13 @@ def _normalise(weights: Any, count: int) -> None:  # pragma: no cover (compiled)
 
 
 @kernel
-def _mix(
-    weights: Any, values: Any, kv_head: int, slots: Any, result: Any
-) -> None:  # pragma: no cover (compiled)
-    """result[g] = sum of weights[g, t] * value t"""
+def _mix(weights: Any, values: Any, slots: Any, result: Any) -> None:  # pragma: no cover (compiled)
+    """result[h] = sum of weights[h, t] * the value of token t for that head"""
+    group = result.shape[0] // values.shape[1]
     result[:] = numpy.float32(0)
     for t in range(slots.shape[0]):
         slot = slots[t]
-        for g in range(result.shape[0]):
+        for h in range(result.shape[0]):
+            weight = weights[h, t]
             for d in range(result.shape[1]):
-                result[g, d] += weights[g, t] * number(values[slot, kv_head, d])
+                result[h, d] += weight * number(values[slot, h // group, d])
