@@ -42,6 +42,13 @@ def test_a_written_chapter_is_complete(name):
     assert all(int(key[:2]) < int(module.number(name)) for key in recall)  # from earlier chapters
 
 
+@pytest.mark.parametrize("name", WRITTEN[2:])
+def test_recall_is_spread_over_earlier_chapters_and_reaches_the_later_ones(name):
+    sources = {int(key[:2]) for key in module.chapters()[name]["recall"]}
+    assert len(sources) >= 2
+    assert max(sources) >= min(int(module.number(name)) // 2, 6)
+
+
 def test_header_shows_title_time_and_outcomes(shown):
     header("01")
     page = shown[0]["text/html"]
