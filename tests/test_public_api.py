@@ -21,7 +21,10 @@ VLLM_ENGINE = {
     "block_size": 16, "enable_prefix_caching": False, "gpu_memory_utilization": 0.9,
     "kv_cache_memory_bytes": None, "kv_cache_dtype": "auto",
 }  # fmt: skip
-OURS = {"num_blocks": None, "scheduler": None, "block_pool": None, "trace": False, "device": "auto"}
+OURS = {
+    "num_blocks": None, "scheduler": None, "block_pool": None, "attention": None, "trace": False,
+    "device": "auto",
+}  # fmt: skip
 
 
 def defaults(function):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llmserve_lab.attention import require_decoder
+from llmserve_lab.attention.own import OneToken
 from llmserve_lab.engine.calls import Calls
 from llmserve_lab.engine.capacity import Capacity
 from llmserve_lab.engine.checks import require_count
@@ -16,6 +17,7 @@ from llmserve_lab.engine.core import Clock, Engine
 from llmserve_lab.engine.engine_metrics import EngineMetrics
 from llmserve_lab.engine.logprob import Entry
 from llmserve_lab.engine.outputs import CompletionOutput, RequestOutput, TokenEvent
+from llmserve_lab.engine.own_attention import choose_attention
 from llmserve_lab.engine.own_pool import require_pool
 from llmserve_lab.engine.priority import priority_per_prompt
 from llmserve_lab.engine.prompts import (
@@ -49,8 +51,8 @@ class LLM:
     device's memory. kv_cache_dtype: "auto" (the model's), "int8" or "int4". attention_backend:
     "auto" or a name, see `attention.attention_backend`. cuda_graphs: capture decode steps, with the
     triton backend; not yet run on a GPU. scheduler: a `Scheduler` of your own. block_pool: a
-    `BlockAllocator` of your own, which decides num_blocks and block_size. trace: keep a snapshot of
-    every step.
+    `BlockAllocator` of your own, which decides num_blocks and block_size. attention: a function of
+    your own for one token, see `attention.own`; slow. trace: keep a snapshot of every step.
 
     Raises:
         ValueError, TypeError: a setting that makes no sense, by name.
@@ -77,6 +79,7 @@ class LLM:
         cuda_graphs: bool = False,
         scheduler: Scheduler | None = None,
         block_pool: BlockAllocator | None = None,
+        attention: OneToken | None = None,
         trace: bool = False,
         clock: Clock = time.perf_counter,
     ) -> None:
@@ -86,6 +89,7 @@ class LLM:
             ("block_size", block_size),
         ):
             require_count(name, value, at_least=1)
+        attend = choose_attention(attention, attention_backend, cuda_graphs)
         if block_pool is not None:
             given = block_size if block_size != BLOCK_SIZE else None
             require_pool(block_pool, num_blocks, given, enable_prefix_caching)
@@ -102,9 +106,7 @@ class LLM:
         self.pool = block_pool
         self.scheduler = Scheduler() if scheduler is None else require_scheduler(scheduler)
         graph_rows = max_num_seqs if cuda_graphs else 0
-        runner = make_runner(
-            self.model, self.capacity, kv_cache_dtype, attention_backend, graph_rows
-        )
+        runner = make_runner(self.model, self.capacity, kv_cache_dtype, attend, graph_rows)
         limits = Limits(max_num_seqs, max_num_batched_tokens, self.capacity.max_model_len)
         self.scheduler.bind(self.pool, limits, clock, runner.cache)
         self._recorder = Recorder() if trace else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llmserve_lab.attention import BatchMetadata, Segment, attention_backend, required_features
-from llmserve_lab.attention.backend import AUTO
+from llmserve_lab.attention.backend import AUTO, Attention
+from llmserve_lab.attention.own import OneToken, OwnAttention
 from llmserve_lab.engine.capacity import Capacity
 from llmserve_lab.engine.cuda_graphs import DecodeGraphs, capture_decode
 from llmserve_lab.engine.forward import Forward
@@ -21,15 +22,22 @@ class ModelRunner:
     """Runs a transformers model over a flattened batch, through a paged KV cache."""
 
     def __init__(
-        self, model: Any, cache: KVCache, attention: str = AUTO, *, max_model_len: int
+        self, model: Any, cache: KVCache, attention: str | OneToken = AUTO, *, max_model_len: int
     ) -> None:
         self.model, self.cache = model, cache
         self.device = one_device(model)
         self.forward = Forward(model)
         self.graphs: DecodeGraphs | None = None  # of decode steps, where they were captured
-        self.attention = attention_backend(
-            attention, self.device, model.dtype, isinstance(cache, QuantizedKVCache),
-            required_features(model, cache.shape, max_model_len),
+        self.attention = self._attention(attention, max_model_len)
+
+    def _attention(self, choice: str | OneToken, max_model_len: int) -> Attention:
+        """By a backend's name, or by a function for one token."""
+        cache = self.cache
+        needs = required_features(self.model, cache.shape, max_model_len)
+        if not isinstance(choice, str):
+            return OwnAttention(choice, cache, needs)
+        return attention_backend(
+            choice, self.device, self.model.dtype, isinstance(cache, QuantizedKVCache), needs,
             cache.block_size, cache.shape.head_dim,
         )  # fmt: skip
 
@@ -57,7 +65,11 @@ class ModelRunner:
 
 
 def make_runner(
-    model: Any, capacity: Capacity, kv_cache_dtype: str, attention: str, graph_rows: int
+    model: Any,
+    capacity: Capacity,
+    kv_cache_dtype: str,
+    attention: str | OneToken,
+    graph_rows: int,
 ) -> ModelRunner:
     """A runner with a cache of the planned size. graph_rows: capture decode steps of up to so many
     requests as CUDA graphs; 0: none."""
