@@ -69,15 +69,19 @@ class Grader:
             CheckFailed, NotImplementedError: as above.
         """
         __tracebackhide__ = True
+        self._require_answer(answer)
+        cases = self.cases(random.Random(seed))
+        for arguments in cases:
+            self._try(answer, arguments)
+        return len(cases)
+
+    def _require_answer(self, answer: Any) -> None:
+        __tracebackhide__ = True
         if not callable(answer) or isinstance(answer, type):
             raise CheckFailed(
                 f"Exercise {self.key}: hand over your function itself, without calling it, as in "
                 f"check.{self.name}({self.reference.__name__}); got {describe(answer)}."
             )
-        cases = self.cases(random.Random(seed))
-        for arguments in cases:
-            self._try(answer, arguments)
-        return len(cases)
 
     def _try(self, answer: Answer, arguments: Arguments) -> None:
         __tracebackhide__ = True
@@ -99,7 +103,7 @@ class Grader:
         except NotImplementedError:
             raise
         except (Exception, SystemExit) as error:
-            self._fail(arguments, f"your function raised {_told(error)}", error)
+            self._fail(arguments, f"your function raised {told(error)}", error)
         if not same(arguments, given):
             self._fail(arguments, "your function changes its input: work on a copy")
         if mutable_parts(got) & mutable_parts(given):
@@ -126,7 +130,7 @@ class Grader:
         return f'Next hint: hint("{self.key}", level={used + 1})'
 
 
-def _told(error: BaseException) -> str:
+def told(error: BaseException) -> str:
     """The error and the line of the learner's code that it came from."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)[1:]  # the first frame is our own call

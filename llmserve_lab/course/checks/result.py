@@ -113,7 +113,10 @@ def same(before: Any, after: Any) -> bool:
     if isinstance(before, dict):
         return list(before) == list(after) and all(same(v, after[k]) for k, v in before.items())
     if hasattr(before, "shape"):  # an array or a tensor
-        return before.shape == after.shape and bool((before == after).all())
+        if before.shape != after.shape:
+            return False
+        equal = (before == after) | ((before != before) & (after != after))
+        return bool(equal.all())
     return bool(before == after) or (before != before and after != after)
 
 
