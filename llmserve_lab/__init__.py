@@ -9,7 +9,7 @@ from llmserve_lab.lazy import export
 if TYPE_CHECKING:
     from llmserve_lab.doctor import doctor
     from llmserve_lab.engine.engine_metrics import EngineMetrics
-    from llmserve_lab.engine.errors import SchedulerError
+    from llmserve_lab.engine.errors import ProposerError, SchedulerError
     from llmserve_lab.engine.kv_use import KVUse
     from llmserve_lab.engine.llm import LLM
     from llmserve_lab.engine.outputs import RequestOutput, TokenEvent
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from llmserve_lab.engine.static_scheduler import StaticBatchingScheduler
     from llmserve_lab.engine.trace import Trace
     from llmserve_lab.models.load import load
+    from llmserve_lab.speculative.prompt_lookup import PromptLookup
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,8 @@ __all__ = [
     "EngineMetrics",
     "KVUse",
     "PriorityScheduler",
+    "PromptLookup",
+    "ProposerError",
     "Recompute",
     "RequestOutput",
     "ReservingScheduler",
@@ -53,6 +56,8 @@ export(
         "KVUse": "llmserve_lab.engine.kv_use",
         "LLM": "llmserve_lab.engine.llm",
         "PriorityScheduler": "llmserve_lab.engine.priority",
+        "PromptLookup": "llmserve_lab.speculative.prompt_lookup",
+        "ProposerError": "llmserve_lab.engine.errors",
         "Recompute": "llmserve_lab.engine.preemption",
         "RequestOutput": "llmserve_lab.engine.outputs",
         "ReservingScheduler": "llmserve_lab.engine.reserving_scheduler",

@@ -27,7 +27,13 @@ class LoadPoint:
 def step_load(step: StepSnapshot) -> StepLoad:
     """What a step of a trace asked of its machine."""
     sampled = {token.request_id for token in step.sampled}
-    return StepLoad.of([_scheduled(item, item.request_id in sampled) for item in step.scheduled])
+    drafts = {view.request_id: view.num_proposed for view in step.drafts}
+    return StepLoad.of(
+        [
+            _scheduled(item, item.request_id in sampled, drafts.get(item.request_id, 0))
+            for item in step.scheduled
+        ]
+    )
 
 
 def fitted_machine(llm: LLM, results: Iterable[LoadResult]) -> MeasuredMachine:
@@ -70,10 +76,10 @@ def sweep(
     ]
 
 
-def _scheduled(item: ScheduledView, samples: bool) -> Scheduled:
+def _scheduled(item: ScheduledView, samples: bool, num_drafts: int) -> Scheduled:
     """The part of a batch that a view was made of, as far as it counts: its request has caught up
     with its tokens if it sampled."""
-    known = range(item.start + item.num_tokens + (not samples))
+    known = range(item.start + item.num_tokens - num_drafts + (not samples))
     request: Any = SimpleNamespace(token_ids=known)
     return Scheduled(request, item.start, item.num_tokens)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llmserve_lab.engine.sampler import Sampler
@@ -10,7 +10,7 @@ from llmserve_lab.engine.sampler import Sampler
 if TYPE_CHECKING:
     import torch
 
-    from llmserve_lab.engine.request import Request
+    from llmserve_lab.engine.position import Row
 
 Choose = Callable[["torch.Tensor"], int]
 
@@ -22,9 +22,16 @@ class OwnSampler(Sampler):
         super().__init__(eos_token_ids)
         self.choose = choose
 
-    def sample(self, logits: torch.Tensor, requests: list[Request]) -> list[int]:
+    def sample(self, logits: torch.Tensor, requests: Sequence[Row]) -> list[int]:
         rows = self.edits.apply(logits.float(), requests)
         return [_checked(self.choose(row), rows.shape[-1]) for row in rows]
+
+    def weights(self, logits: torch.Tensor, requests: Sequence[Row]) -> torch.Tensor:
+        """All on the token that `choose` chooses."""
+        import torch
+
+        tokens = torch.tensor(self.sample(logits, requests))
+        return torch.nn.functional.one_hot(tokens, logits.shape[-1]).float().to(logits.device)
 
 
 def use_sampler(llm: Any, choose: Choose) -> None:

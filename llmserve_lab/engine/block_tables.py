@@ -30,6 +30,11 @@ class BlockTables:
             table += pool.allocate(missing, after=table[-1] if table else None)
         return True
 
+    def shrink(self, request: Request, num_blocks: int) -> None:
+        """Take back all blocks but the first `num_blocks`: nothing in them is needed."""
+        self.pool.release(request.block_table[num_blocks:])
+        del request.block_table[num_blocks:]
+
     def _unshare(self, request: Request) -> None:
         """Copy-on-write of the last block after a fork."""
         copies = self.pool.make_writable(request.block_table, request.num_computed_tokens)

@@ -14,12 +14,14 @@ CPU_CACHE_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Sizes that are fixed for the engine's life. `block_bytes`: keys and values of one block."""
+    """Sizes that are fixed for the engine's life. `block_bytes`: keys and values of one block;
+    `draft_bytes`: those of a draft model in the same block."""
 
     max_model_len: int
     num_blocks: int
     block_size: int
     block_bytes: int
+    draft_bytes: int = 0
 
     @property
     def bytes_per_token(self) -> int:
@@ -37,23 +39,24 @@ class Capacity:
         memory_bytes: int | None,
         gpu_share: float,
         kv_cache_dtype: str = AUTO,
+        draft: Any = None,
     ) -> Capacity:
-        """Choose what is not given: the model's own context, and as many blocks as memory allows
-        and `max_num_seqs` full sequences could use."""
-        context = model.config.get_text_config().max_position_embeddings
+        """Choose what is not given: the models' own context, and as many blocks as memory allows
+        and `max_num_seqs` full sequences could use. draft: a model with a cache of its own."""
+        models = [model] if draft is None else [model, draft]
+        context = min(m.config.get_text_config().max_position_embeddings for m in models)
         longest = context if max_model_len is None else max_model_len
         require_count("max_model_len", longest, at_least=2, at_most=context)
         require_number("gpu_memory_utilization", gpu_share, 0.0, 1.0)
-        shape = KVShape.of(model.config)
-        block_bytes = shape.block_bytes(block_size, model.dtype.itemsize, kv_cache_dtype)
+        sizes = [_block_bytes(m, block_size, kv_cache_dtype) for m in models]
         if memory_bytes is not None:
-            require_count("kv_cache_memory_bytes", memory_bytes, at_least=block_bytes)
+            require_count("kv_cache_memory_bytes", memory_bytes, at_least=sum(sizes))
         if num_blocks is None:
             budget = memory_bytes or _device_budget(model.device, gpu_share)
             usable = max_num_seqs * -(-longest // block_size)
-            num_blocks = min(usable, budget // block_bytes)
+            num_blocks = min(usable, budget // sum(sizes))
         require_count("num_blocks", num_blocks, at_least=1)
-        return cls(longest, num_blocks, block_size, block_bytes)
+        return cls(longest, num_blocks, block_size, *sizes)
 
     def require_room(self, num_prompt_tokens: int, max_tokens: int) -> None:
         """Refuse at once what could never finish.
@@ -68,6 +71,11 @@ class Capacity:
                 f"The request may grow to {longest} tokens, {wanted} blocks of {self.block_size}; "
                 f"the KV cache has {self.num_blocks}. Lower max_tokens or raise num_blocks."
             )
+
+
+def _block_bytes(model: Any, block_size: int, kv_cache_dtype: str) -> int:
+    shape = KVShape.of(model.config)
+    return shape.block_bytes(block_size, model.dtype.itemsize, kv_cache_dtype)
 
 
 def _device_budget(device: Any, gpu_share: float) -> int:

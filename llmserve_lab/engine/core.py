@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from llmserve_lab.engine.detokenizer import Detokenizer, NoText
+from llmserve_lab.engine.detokenizer import Detokenizer, NoText, detokenizer_of
 from llmserve_lab.engine.doorbell import Doorbell
 from llmserve_lab.engine.meter import Meter
 from llmserve_lab.engine.outputs import TokenEvent
@@ -17,6 +17,7 @@ from llmserve_lab.engine.runner import ModelRunner
 from llmserve_lab.engine.sampler import Sampler
 from llmserve_lab.engine.scheduler import Scheduled, Scheduler
 from llmserve_lab.engine.scorer import Scorer
+from llmserve_lab.engine.speculation import NoDrafts, Speculation
 from llmserve_lab.engine.token_text import TokenText
 from llmserve_lab.engine.trace import RequestView
 from llmserve_lab.engine.validate import validate
@@ -28,7 +29,8 @@ Clock = Callable[[], float]
 
 class Engine:
     """Runs requests step by step. One step computes the scheduled tokens of every chosen request
-    and samples one token for each that has caught up. Without a tokenizer no text is made."""
+    and samples a token for each that has caught up, or several where drafts of it were right.
+    Without a tokenizer no text is made."""
 
     def __init__(
         self,
@@ -41,8 +43,10 @@ class Engine:
         recorder: Recorder | None = None,
         doorbell: Doorbell | None = None,
         work: ModelWork | None = None,
+        speculation: Speculation | None = None,
     ) -> None:
         self.runner, self.scheduler, self.sampler = runner, scheduler, sampler
+        self.speculation = NoDrafts() if speculation is None else speculation
         self.text = None if tokenizer is None else TokenText(tokenizer)
         self.scorer = Scorer(self.text.name if self.text else lambda token: "")
         self.max_model_len, self.clock, self.recorder = max_model_len, clock, recorder
@@ -65,19 +69,11 @@ class Engine:
         now = self.clock() if arrival is None else arrival
         for each in group:
             each.arrival = now
-            self.detokenizers[each.request_id] = self._detokenizer(each)
+            self.detokenizers[each.request_id] = detokenizer_of(each, self.text)
         self.scheduler.add(request)
         self.requests |= {each.request_id: each for each in group}
         self.watchdog.reset()
         self.doorbell.ring()
-
-    def _detokenizer(self, request: Request) -> Detokenizer | NoText:
-        if self.text is None:
-            return NoText()
-        prompt, params = request.prompt_token_ids, request.params
-        echo = request.prompt if params.echo else ""
-        echo = self.text.of(prompt) if echo is None else echo
-        return Detokenizer(self.text.stream(prompt), params.stop_strings, echo)
 
     def abort(self, request_id: str) -> None:
         """End a request at the next step; its blocks are free then. Unknown ids are ignored, since
@@ -94,7 +90,8 @@ class Engine:
         """Run one step; returns its tokens, and the end of each aborted request.
 
         Raises:
-            SchedulerError: the scheduler broke a rule. Nothing was computed.
+            SchedulerError, ProposerError: the scheduler, or who proposes drafts, broke a rule.
+                Nothing was computed.
         """
         self._carry_out_aborts()
         if self.requests:
@@ -126,14 +123,23 @@ class Engine:
         for item in batch:
             if item.request.first_scheduled is None:
                 item.request.first_scheduled = began
-        with self.meter.timing("forward"):
-            logits = self.runner.run(batch) if batch else None
+        batch, logits = self._run(batch) if batch else (batch, None)
         try:
             events = self._commit(batch, logits, began)
             self.meter.note_step(began, len(events))
             return events
         except BaseException:  # which tokens were noted is unknown: nobody goes on from here
             self._to_abort.extend(self.requests)
+            raise
+
+    def _run(self, batch: list[Scheduled]) -> tuple[list[Scheduled], Any]:
+        """The batch with its drafts, and its logits."""
+        try:
+            batch = self.speculation.extend(batch, self.meter)
+            with self.meter.timing("forward"):
+                return batch, self.runner.run(batch)
+        except BaseException:
+            self.speculation.withdraw()
             raise
 
     def _next_batch(self) -> list[Scheduled]:
@@ -149,29 +155,47 @@ class Engine:
 
     def _commit(self, batch: list[Scheduled], logits: Any, began: float) -> list[TokenEvent]:
         self.meter.note_batch(batch)
-        self.scheduler.commit(batch)
+        self.scheduler.commit([item.own for item in batch])
         sampling = [item.request for item in batch if item.samples]
         logits = self.scorer.note_prompts(batch, logits)
         logits, sampling = self._forked(logits, sampling)
         with self.meter.timing("sampling"):
-            tokens = self.sampler.sample(logits, sampling) if sampling else []
-        self.scorer.note_outputs(logits, sampling, tokens)
+            chosen = self.speculation.choose(self.sampler, logits, sampling) if sampling else []
+        self.scorer.note_outputs(logits, sampling, chosen)
         now = self.clock()
-        pairs = zip(sampling, tokens, strict=True)
-        events = [self._append(request, token, now) for request, token in pairs]
+        pairs = zip(sampling, chosen, strict=True)
+        events = [event for pair in pairs for event in self._extend(*pair, now)]
+        verdicts = self.speculation.settle(sampling, chosen, self.meter)
         finished = [self._retire(r) for r in sampling if r.finish_reason is not None]
         if self.recorder is not None:
             finished, self._aborted = finished + self._aborted, []
-            self.recorder.record(self.scheduler, batch, events, finished, began, now)
+            self.recorder.record(self.scheduler, batch, events, finished, began, now, verdicts)
+        return events
+
+    def _extend(self, request: Request, tokens: list[int], now: float) -> list[TokenEvent]:
+        """Add the tokens to the output, up to one that ends it; the others are dropped."""
+        events: list[TokenEvent] = []
+        for token in tokens:
+            events.append(self._append(request, token, now))
+            if request.finish_reason is not None:
+                del request.logprobs[request.num_output_tokens :]
+                break
         return events
 
     def _forked(self, logits: Any, sampling: list[Request]) -> tuple[Any, list[Request]]:
         """Let the continuations of a prompt part: each samples from its last token's logits."""
         if not any(request.forks for request in sampling):
             return logits, sampling
-        groups = [[request, *self.scheduler.fork(request)] for request in sampling]
-        rows = [row for row, group in enumerate(groups) for _ in group]
-        return logits[rows], [request for group in groups for request in group]
+        rows: list[int] = []
+        requests: list[Request] = []
+        first = 0
+        for request in sampling:
+            after = first + 1 + len(request.draft_token_ids)
+            for one in (request, *self.scheduler.fork(request)):
+                rows += range(first, after)
+                requests.append(one)
+            first = after
+        return logits[rows], requests
 
     def _append(self, request: Request, token: int, now: float) -> TokenEvent:
         request.token_ids.append(token)
@@ -183,7 +207,7 @@ class Engine:
         if reason is not None:
             text += detokenizer.finish()
             request.finish_reason = reason = "stop" if detokenizer.stopped else reason
-        logprob = request.logprobs[-1] if request.logprobs else None
+        logprob = request.logprobs[count - 1] if request.logprobs else None
         return TokenEvent(request.request_id, count - 1, token, text, reason, now, logprob)
 
     def _finish_reason(self, request: Request, token: int, count: int, stopped: bool) -> str | None:

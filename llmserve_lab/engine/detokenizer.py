@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llmserve_lab.engine.token_text import TextStream
+from llmserve_lab.engine.request import Request
+from llmserve_lab.engine.token_text import TextStream, TokenText
 
 
 class Detokenizer:
@@ -72,3 +73,13 @@ class NoText:
 
     def finish(self) -> str:
         return ""
+
+
+def detokenizer_of(request: Request, text: TokenText | None) -> Detokenizer | NoText:
+    """For a request's output, after its prompt where that is to be shown."""
+    if text is None:
+        return NoText()
+    prompt, params = request.prompt_token_ids, request.params
+    echo = request.prompt if params.echo else ""
+    echo = text.of(prompt) if echo is None else echo
+    return Detokenizer(text.stream(prompt), params.stop_strings, echo)

@@ -18,7 +18,10 @@ class EngineMetrics:
     seconds, forward_seconds, sampling_seconds: in steps; in the model; in choosing tokens. On a GPU
     the forward returns before it is done, and the wait for it counts as sampling.
     num_bytes, flops: what the steps had to move and compute at least (see `ModelWork`); 0 where
-    there is no model, as in a simulation.
+    there is no model, as in a simulation. Rejected drafts count.
+    draft_seconds, draft_bytes, draft_flops: the same of proposing drafts, which the others leave
+    out. drafted_sequences: over all steps, with drafts. proposed_tokens, judged_tokens,
+    accepted_tokens: drafts; those after a request's first wrong one are not judged.
     """
 
     steps: int
@@ -42,6 +45,30 @@ class EngineMetrics:
     prefix_hits: int  # tokens found there
     num_bytes: int
     flops: int
+    draft_seconds: float = 0.0
+    drafted_sequences: int = 0
+    proposed_tokens: int = 0
+    judged_tokens: int = 0
+    accepted_tokens: int = 0
+    draft_bytes: int = 0
+    draft_flops: int = 0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Share of the proposed drafts that were right; 0 before any."""
+        return _rate(self.accepted_tokens, self.proposed_tokens)
+
+    @property
+    def acceptance_probability(self) -> float:
+        """Share of the judged drafts that were right: alpha of Leviathan et al. 2023, section 2.3,
+        which does not depend on how many are proposed."""
+        return _rate(self.accepted_tokens, self.judged_tokens)
+
+    @property
+    def mean_accepted_length(self) -> float:
+        """Tokens that a request with drafts gets in a step, the target's own one included; 0
+        before any."""
+        return _rate(self.accepted_tokens + self.drafted_sequences, self.drafted_sequences)
 
     @property
     def prompt_tokens_per_second(self) -> float:
@@ -75,13 +102,14 @@ class EngineMetrics:
 
     @property
     def share_outside_forward(self) -> float:
-        """Share of the steps' time that the model did not take: sampling and Python."""
-        return _rate(self.seconds - self.forward_seconds, self.seconds)
+        """Share of the steps' time that the models did not take: sampling and Python."""
+        return _rate(self.seconds - self.forward_seconds - self.draft_seconds, self.seconds)
 
     @property
     def python_share(self) -> float:
-        """Share of the steps' time in neither model nor sampler: scheduling, text, bookkeeping."""
-        return _rate(self.seconds - self.forward_seconds - self.sampling_seconds, self.seconds)
+        """Share of the steps' time in neither models nor sampler: scheduling, text, bookkeeping."""
+        within = self.forward_seconds + self.draft_seconds + self.sampling_seconds
+        return _rate(self.seconds - within, self.seconds)
 
     @property
     def bytes_per_second(self) -> float:

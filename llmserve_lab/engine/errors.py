@@ -3,3 +3,7 @@
 
 class SchedulerError(RuntimeError):
     """The scheduler broke a rule; the message names the request and the rule."""
+
+
+class ProposerError(RuntimeError):
+    """A proposer of drafts broke a rule; the message names the request and the rule."""

@@ -38,7 +38,9 @@ from llmserve_lab.engine.trace import Trace
 from llmserve_lab.engine.validate import require_scheduler
 from llmserve_lab.engine.work import ModelWork
 from llmserve_lab.kv_cache import BlockAllocator, BlockPool, KVCache
-from llmserve_lab.models.load import LoadedModel, load
+from llmserve_lab.kv_cache.side_by_side import SideBySide
+from llmserve_lab.models.load import LoadedModel, as_loaded
+from llmserve_lab.speculative.settings import DraftSettings
 
 BLOCK_SIZE = 16
 
@@ -52,7 +54,9 @@ class LLM:
     "auto" or a name, see `attention.attention_backend`. cuda_graphs: capture decode steps, with the
     triton backend; not yet run on a GPU. scheduler: a `Scheduler` of your own. block_pool: a
     `BlockAllocator` of your own, which decides num_blocks and block_size. attention: a function of
-    your own for one token, see `attention.own`; slow. trace: keep a snapshot of every step.
+    your own for one token, see `attention.own`; slow. draft: speculative decoding, by a small model
+    with the same tokenizer (a name, or what `load` returned) or a `Proposer` such as
+    `PromptLookup()`; num_draft_tokens: of a request in a step, else 4. trace: keep every step.
 
     Raises:
         ValueError, TypeError: a setting that makes no sense, by name.
@@ -80,6 +84,8 @@ class LLM:
         scheduler: Scheduler | None = None,
         block_pool: BlockAllocator | None = None,
         attention: OneToken | None = None,
+        draft: Any = None,
+        num_draft_tokens: int | None = None,
         trace: bool = False,
         clock: Clock = time.perf_counter,
     ) -> None:
@@ -94,12 +100,13 @@ class LLM:
             given = block_size if block_size != BLOCK_SIZE else None
             require_pool(block_pool, num_blocks, given, enable_prefix_caching)
             num_blocks, block_size = block_pool.num_blocks, block_pool.block_size
-        loaded = _loaded(model, dtype, device)
+        loaded = as_loaded(model, dtype, device)
         require_decoder(loaded.model)
         self.model, self.tokenizer = loaded.model, loaded.tokenizer
+        drafts = DraftSettings(draft, num_draft_tokens, loaded, cuda_graphs)
         self.capacity = Capacity.plan(
             loaded.model, max_model_len, max_num_seqs, block_size, num_blocks,
-            kv_cache_memory_bytes, gpu_memory_utilization, kv_cache_dtype,
+            kv_cache_memory_bytes, gpu_memory_utilization, kv_cache_dtype, drafts.model,
         )  # fmt: skip
         if block_pool is None:
             block_pool = BlockPool(self.capacity.num_blocks, block_size, enable_prefix_caching)
@@ -108,12 +115,15 @@ class LLM:
         graph_rows = max_num_seqs if cuda_graphs else 0
         runner = make_runner(self.model, self.capacity, kv_cache_dtype, attend, graph_rows)
         limits = Limits(max_num_seqs, max_num_batched_tokens, self.capacity.max_model_len)
-        self.scheduler.bind(self.pool, limits, clock, runner.cache)
+        draft_runner = drafts.runner(self.capacity, kv_cache_dtype, attention_backend)
+        caches = [each.cache for each in (runner, draft_runner) if each is not None]
+        self.scheduler.bind(self.pool, limits, clock, SideBySide(*caches))
         self._recorder = Recorder() if trace else None
+        sampler = Sampler(eos_token_ids(self.model, self.tokenizer))
         self._engine = Engine(
-            runner, self.scheduler, Sampler(eos_token_ids(self.model, self.tokenizer)),
-            self.tokenizer, self.capacity.max_model_len, clock, self._recorder,
-            work=ModelWork.of(loaded.model, self.capacity.bytes_per_token),
+            runner, self.scheduler, sampler, self.tokenizer, self.capacity.max_model_len, clock,
+            self._recorder, work=ModelWork.of(loaded.model, self.capacity.bytes_per_token),
+            speculation=drafts.speculation(draft_runner, sampler, self.scheduler, self.capacity),
         )  # fmt: skip
         self._ids = count()
         self._calls = Calls(self._engine)
@@ -235,14 +245,6 @@ class LLM:
         if self.scheduler.can_fork:
             requests[0].forks = requests[1:]
         return requests
-
-
-def _loaded(model: Any, dtype: Any, device: Any) -> LoadedModel:
-    if not isinstance(model, LoadedModel):
-        return load(model, dtype, device)
-    if dtype != "auto" or device != "auto":
-        raise ValueError("This model is loaded already: give dtype and device to load() instead.")
-    return model
 
 
 __all__ = ["LLM", "CompletionOutput", "RequestOutput", "SamplingParams", "TokenEvent"]

@@ -3,9 +3,11 @@ tokens, ends that come too early, bias, penalties."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from llmserve_lab.engine.filters import column
+from llmserve_lab.engine.position import Row
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.engine.token_counts import TokenCounts
@@ -35,7 +37,7 @@ class LogitEdits:
         self._forbidden.pop(request.request_id, None)
         self._biases.pop(request.request_id, None)
 
-    def apply(self, logits: torch.Tensor, requests: list[Request]) -> torch.Tensor:
+    def apply(self, logits: torch.Tensor, requests: Sequence[Row]) -> torch.Tensor:
         """logits: (rows, vocabulary) float32, not written to. Returns them, or an edited copy."""
         import torch
 
@@ -50,7 +52,7 @@ class LogitEdits:
         self._penalise(edited, chosen)
         return edited if len(rows) == len(requests) else logits.index_copy(0, index, edited)
 
-    def _forbid(self, logits: torch.Tensor, requests: list[Request]) -> None:
+    def _forbid(self, logits: torch.Tensor, requests: Sequence[Row]) -> None:
         import torch
 
         rows = [row for row, r in enumerate(requests) if r.params.allowed_token_ids]
@@ -58,7 +60,7 @@ class LogitEdits:
             masks = torch.stack([self._mask(requests[row], logits) for row in rows])
             logits[rows] = logits[rows].masked_fill(masks, MINUS_INFINITY)
 
-    def _mask(self, request: Request, logits: torch.Tensor) -> torch.Tensor:
+    def _mask(self, request: Row, logits: torch.Tensor) -> torch.Tensor:
         import torch
 
         if request.request_id not in self._forbidden:
@@ -67,7 +69,7 @@ class LogitEdits:
             self._forbidden[request.request_id] = mask
         return self._forbidden[request.request_id]
 
-    def _delay_ends(self, logits: torch.Tensor, requests: list[Request]) -> None:
+    def _delay_ends(self, logits: torch.Tensor, requests: Sequence[Row]) -> None:
         pairs = [
             (row, token)
             for row, request in enumerate(requests)
@@ -78,7 +80,7 @@ class LogitEdits:
             rows, tokens = map(list, zip(*pairs, strict=True))
             logits[rows, tokens] = MINUS_INFINITY
 
-    def _add_bias(self, logits: torch.Tensor, requests: list[Request]) -> None:
+    def _add_bias(self, logits: torch.Tensor, requests: Sequence[Row]) -> None:
         import torch
 
         rows = [row for row, request in enumerate(requests) if request.params.logit_bias]
@@ -89,7 +91,7 @@ class LogitEdits:
             tokens, values = (torch.cat(parts) for parts in zip(*biases, strict=True))
             logits.index_put_((index, tokens), values, accumulate=True)
 
-    def _bias(self, request: Request, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _bias(self, request: Row, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         import torch
 
         if request.request_id not in self._biases:
@@ -99,7 +101,7 @@ class LogitEdits:
             self._biases[request.request_id] = tokens, values
         return self._biases[request.request_id]
 
-    def _penalise(self, logits: torch.Tensor, requests: list[Request]) -> None:
+    def _penalise(self, logits: torch.Tensor, requests: Sequence[Row]) -> None:
         rows = [row for row, r in enumerate(requests) if r.params.penalises]
         if rows:
             chosen = [requests[row] for row in rows]

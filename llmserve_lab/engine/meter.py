@@ -9,12 +9,13 @@ from typing import Any
 from llmserve_lab.engine.engine_metrics import EngineMetrics
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.scheduler import Scheduled, Scheduler
-from llmserve_lab.engine.work import ModelWork
+from llmserve_lab.engine.work import ModelWork, Work
 
 TOTALS = (
     "steps", "seconds", "forward_seconds", "sampling_seconds", "prompt_tokens",
     "generation_tokens", "computed_tokens", "scheduled_sequences", "max_batch_size", "finished",
-    "aborted", "preemptions", "num_bytes", "flops",
+    "aborted", "preemptions", "num_bytes", "flops", "draft_seconds", "drafted_sequences",
+    "proposed_tokens", "judged_tokens", "accepted_tokens", "draft_bytes", "draft_flops",
 )  # fmt: skip
 
 
@@ -59,10 +60,24 @@ class Meter:
 
     @contextmanager
     def timing(self, part: str) -> Iterator[None]:
-        """Add the time within to that of a part of the step: "forward" or "sampling"."""
+        """Add the time within to that of a part of the step: "draft", "forward" or "sampling"."""
         began = self.clock()
         yield
         self._totals[f"{part}_seconds"] += self.clock() - began
+
+    def note_draft_work(self, work: Work) -> None:
+        """Count what a step's drafts took."""
+        self._totals["draft_bytes"] += work.num_bytes
+        self._totals["draft_flops"] += work.flops
+
+    def note_drafts(self, num_proposed: int, num_accepted: int) -> None:
+        """Count what became of a request's drafts. Those after the first wrong one were not
+        judged."""
+        totals = self._totals
+        totals["drafted_sequences"] += 1
+        totals["proposed_tokens"] += num_proposed
+        totals["judged_tokens"] += min(num_accepted + 1, num_proposed)
+        totals["accepted_tokens"] += num_accepted
 
     def note_end(self, request: Request) -> None:
         """Count a request that has ended."""

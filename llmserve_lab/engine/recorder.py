@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from llmserve_lab.engine.outputs import TokenEvent
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.scheduler import Scheduled, Scheduler
 from llmserve_lab.engine.trace import (
+    DraftView,
     RequestView,
     SampledView,
     ScheduledView,
@@ -29,6 +32,7 @@ class Recorder:
         finished: list[RequestView],
         began: float,
         ended: float,
+        drafts: Sequence[DraftView] = (),
     ) -> None:
         """Note one step. `finished` was viewed before those requests gave up their blocks, except
         aborted ones, whose blocks were free before the step."""
@@ -50,6 +54,7 @@ class Recorder:
             cached_blocks=pool.cached(),
             num_hit_tokens=_hit_tokens(batch),
             max_num_batched_tokens=scheduler.limits.max_num_batched_tokens,
+            drafts=tuple(drafts),
         )
         self.trace.steps.append(snapshot)
 

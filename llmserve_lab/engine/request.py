@@ -33,6 +33,7 @@ class Request:
     number: int = 0  # in the order of arrival, where a scheduler needs one
     prompt: str | None = None  # its text, where it was given as text
     token_ids: list[int] = field(init=False)
+    draft_token_ids: list[int] = field(default_factory=list)  # guesses, within one step
     num_computed_tokens: int = 0
     num_reached_tokens: int = 0  # the most that were ever computed: a preemption loses them
     block_table: list[int] = field(default_factory=list)
@@ -73,3 +74,8 @@ class Request:
     @property
     def num_uncomputed_tokens(self) -> int:
         return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def tokens_ahead(self) -> list[int]:
+        """Drafts that are taken for right: none, see `Position`."""
+        return []

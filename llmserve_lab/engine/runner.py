@@ -42,8 +42,8 @@ class ModelRunner:
         )  # fmt: skip
 
     def run(self, batch: list[Scheduled]) -> torch.Tensor:
-        """Compute the batch's tokens. Returns (rows, vocabulary) logits: one row for each item with
-        `samples`, in order, then one for each prompt position that is to be scored."""
+        """Compute the batch's tokens. Returns (rows, vocabulary) logits: `num_rows` of each item,
+        in order, then one for each prompt position that is to be scored."""
         import torch
 
         if self.graphs is not None and self.graphs.takes(batch):
@@ -112,12 +112,10 @@ def _flatten(
     last_rows: list[int] = []
     scored_rows: list[int] = []
     for item in batch:
-        end = item.start + item.num_tokens
         table = item.request.block_table
         segments.append(Segment(len(tokens), item.start, item.num_tokens, table))
-        tokens += item.request.token_ids[item.start : end]
-        positions += range(item.start, end)
-        if item.samples:
-            last_rows.append(len(tokens) - 1)
+        tokens += item.token_ids()
+        positions += range(item.start, item.start + item.num_tokens)
+        last_rows += range(len(tokens) - item.num_rows, len(tokens))
         scored_rows += [segments[-1].row + place - item.start for place in scored(item)]
     return tokens, positions, segments, last_rows + scored_rows

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from llmserve_lab.engine.draws import draw, uniform
 from llmserve_lab.engine.filters import probabilities
 from llmserve_lab.engine.logit_edits import LogitEdits
+from llmserve_lab.engine.position import Row
 from llmserve_lab.engine.request import Request
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ class Sampler:
         """Drop what was kept of a request that has ended."""
         self.edits.forget(request)
 
-    def sample(self, logits: torch.Tensor, requests: list[Request]) -> list[int]:
+    def sample(self, logits: torch.Tensor, requests: Sequence[Row]) -> list[int]:
         """One token per row. logits: (rows, vocabulary), any float dtype; left as they are."""
         logits = self.edits.apply(logits.float(), requests)
         tokens = logits.argmax(-1)
@@ -36,6 +38,12 @@ class Sampler:
             tokens[drawn] = draw(weights, _uniforms(chosen).to(weights.device))
         return tokens.tolist()
 
+    def weights(self, logits: torch.Tensor, requests: Sequence[Row]) -> torch.Tensor:
+        """What `sample` would draw from, for rows that are not greedy: (rows, vocabulary) float32,
+        not normalised."""
+        edited = self.edits.apply(logits.float(), requests)
+        return probabilities(edited, [request.params for request in requests])
+
 
 def eos_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """The tokens that end a text: as the model's generation settings say, else the tokenizer."""
@@ -45,7 +53,7 @@ def eos_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset([] if ids is None else [ids] if isinstance(ids, int) else ids)
 
 
-def _uniforms(requests: list[Request]) -> torch.Tensor:
+def _uniforms(requests: Sequence[Row]) -> torch.Tensor:
     """(requests,) float64 in [0, 1)."""
     import torch
 

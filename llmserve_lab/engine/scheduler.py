@@ -128,6 +128,12 @@ class Scheduler:
             if self.pool.enable_prefix_caching:
                 self.tables.publish(request)
 
+    def accept(self, request: Request, num_tokens: int) -> None:
+        """Drafts are tokens of the request now, and the next `num_tokens` of it are computed."""
+        request.num_computed_tokens += num_tokens
+        if self.pool.enable_prefix_caching:
+            self.tables.publish(request)
+
     def _schedule_running(self) -> list[Scheduled]:
         batch: list[Scheduled] = []
         budget = self.limits.max_num_batched_tokens

@@ -48,14 +48,26 @@ class Scorer:
                 request.prompt_logprobs.append(entry)  # else another continuation has done it
         return logits[:first]
 
-    def note_outputs(self, logits: Any, requests: list[Request], tokens: list[int]) -> None:
-        """Score the tokens just chosen, one per row of logits."""
-        rows = [row for row, r in enumerate(requests) if r.params.logprobs is not None]
+    def note_outputs(
+        self, logits: Any, requests: list[Request], chosen: Sequence[Sequence[int]]
+    ) -> None:
+        """Score the tokens just chosen for each request. logits: of each request the rows after its
+        latest token and after its drafts, of which the first gave its first token and so on."""
+        rows: list[int] = []
+        owners: list[Request] = []
+        tokens: list[int] = []
+        first = 0
+        for request, new in zip(requests, chosen, strict=True):
+            if request.params.logprobs is not None:
+                rows += range(first, first + len(new))
+                owners += [request] * len(new)
+                tokens += new
+            first += 1 + len(request.draft_token_ids)
         if rows:
-            counts = [requests[row].params.logprobs or 0 for row in rows]
-            entries = self._entries(logits[rows], [tokens[row] for row in rows], counts)
-            for row, entry in zip(rows, entries, strict=True):
-                requests[row].logprobs.append(entry)
+            counts = [owner.params.logprobs or 0 for owner in owners]
+            entries = self._entries(logits[rows], tokens, counts)
+            for owner, entry in zip(owners, entries, strict=True):
+                owner.logprobs.append(entry)
 
     def _entries(self, logits: torch.Tensor, tokens: list[int], counts: list[int]) -> list[Entry]:
         """Per row the token that is there, then the `counts` likeliest. logits: (rows, vocabulary);

@@ -10,10 +10,11 @@ from llmserve_lab.engine.batch import Scheduled
 
 @dataclass(frozen=True, slots=True)
 class StepLoad:
-    """tokens: through the linear layers. sequences, samples: requests that run, and that get a new
-    token. kv_read: cached tokens that attention reads, each request's once. pairs: (query, key)
-    pairs that attention multiplies, causal. decode_kv: the part of kv_read, and of pairs, of
-    requests with one token. chunks: requests with more than one."""
+    """tokens: through the linear layers. sequences: requests that run. samples: rows of logits, one
+    for each request that gets a new token and one for each draft. kv_read: cached tokens that
+    attention reads, each request's once. pairs: (query, key) pairs that attention multiplies,
+    causal. decode_kv: the part of kv_read, and of pairs, of requests with one token. chunks:
+    requests with more than one."""
 
     tokens: int
     sequences: int
@@ -32,7 +33,7 @@ class StepLoad:
             end = start + count
             tokens += count
             kv_read += end
-            samples += end == len(item.request.token_ids)
+            samples += max(0, min(count, end - len(item.request.token_ids) + 1))
             if count == 1:
                 decode_kv += end
             else:

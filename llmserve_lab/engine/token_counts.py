@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from llmserve_lab.engine.position import Row
 from llmserve_lab.engine.request import Request
 
 if TYPE_CHECKING:
@@ -40,9 +42,10 @@ class TokenCounts:
         if request.request_id in self._rows:
             self._free.append(self._rows.pop(request.request_id).index)
 
-    def of(self, requests: list[Request], device: torch.device) -> tuple[torch.Tensor, ...]:
+    def of(self, requests: Sequence[Row], device: torch.device) -> tuple[torch.Tensor, ...]:
         """The different tokens of each request, prompt included, and how often each is in the
-        output: both (requests, most different tokens) int64. Shorter rows repeat their first."""
+        output, tokens ahead included: both (requests, most different tokens) int64. Shorter rows
+        repeat their first."""
         import torch
 
         rows = [self._row(request) for request in requests]
@@ -55,11 +58,13 @@ class TokenCounts:
             table[1].index_put_((index, columns), counts, accumulate=True)
         chosen = torch.tensor([row.index for row in rows], device=device)
         found = table[:, chosen, : max(lengths)]
+        if any(request.tokens_ahead for request in requests):
+            found, lengths = _with_ahead(found, rows, requests)
         columns = torch.arange(max(lengths), device=device)
         there = columns < torch.tensor(lengths, device=device)[:, None]
         return tuple(torch.where(there, found, found[:, :, :1]))
 
-    def _row(self, request: Request) -> _Row:
+    def _row(self, request: Row) -> _Row:
         """The request's row; begun anew where tokens were taken back."""
         row = self._rows.get(request.request_id)
         if row is not None and row.noted > len(request.token_ids):
@@ -87,7 +92,7 @@ class TokenCounts:
         return self._table
 
 
-def _new(request: Request, row: _Row) -> list[tuple[int, int, int, int]]:
+def _new(request: Row, row: _Row) -> list[tuple[int, int, int, int]]:
     """(row, column, token, 1 if output) of each token that came since the latest look."""
     entries = []
     for position in range(row.noted, len(request.token_ids)):
@@ -96,3 +101,27 @@ def _new(request: Request, row: _Row) -> list[tuple[int, int, int, int]]:
         entries.append((row.index, column, token, int(position >= request.num_prompt_tokens)))
     row.noted = len(request.token_ids)
     return entries
+
+
+def _with_ahead(
+    found: torch.Tensor, rows: list[_Row], requests: Sequence[Row]
+) -> tuple[torch.Tensor, list[int]]:
+    """Count the tokens ahead too; they are not kept. found: (token id and count, requests,
+    columns). Returns it, wider where there are other tokens, and how many columns each row has."""
+    import torch
+
+    entries: list[tuple[int, int, int]] = []
+    lengths = []
+    for index, (row, request) in enumerate(zip(rows, requests, strict=True)):
+        others: dict[int, int] = {}
+        for token in request.tokens_ahead:
+            column = row.columns.get(token)
+            if column is None:
+                column = others.setdefault(token, len(row.columns) + len(others))
+            entries.append((index, column, token))
+        lengths.append(len(row.columns) + len(others))
+    found = torch.nn.functional.pad(found, (0, max(lengths) - found.shape[2]))
+    places, columns, tokens = torch.tensor(entries, device=found.device).T
+    found[0, places, columns] = tokens
+    found[1].index_put_((places, columns), torch.ones_like(tokens), accumulate=True)
+    return found, lengths

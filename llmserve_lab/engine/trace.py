@@ -26,7 +26,8 @@ class RequestView:
 @dataclass(frozen=True, slots=True)
 class ScheduledView:
     """`num_tokens` tokens of a request, from position `start`, were run in this step.
-    `num_prompt_tokens` of them belong to the prompt: those are prefill, the rest decode."""
+    `num_prompt_tokens` of them belong to the prompt: those are prefill, the rest decode, drafts
+    included."""
 
     request_id: str
     start: int
@@ -41,6 +42,29 @@ class SampledView:
     request_id: str
     token_id: int
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DraftView:
+    """A request's drafts in this step, as token ids, of which the first `num_accepted` were right.
+    After them it got one token more, by the model itself: in the place of the first wrong draft, or
+    where all were right a bonus. What came after a token that ended the text was dropped."""
+
+    request_id: str
+    token_ids: tuple[int, ...]
+    num_accepted: int
+
+    @property
+    def num_proposed(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_rejected(self) -> int:
+        return self.num_proposed - self.num_accepted
+
+    @property
+    def has_bonus(self) -> bool:
+        return self.num_rejected == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +85,7 @@ class StepSnapshot:
     cached_blocks: tuple[int, ...] = ()  # free blocks whose content a prefix hit could reuse
     num_hit_tokens: int = 0  # prompt tokens that prefix caching saved in this step
     max_num_batched_tokens: int | None = None  # what a step may hold; None: not known
+    drafts: tuple[DraftView, ...] = ()  # of requests that had some
 
     @property
     def num_blocks_used(self) -> int:
@@ -113,13 +138,16 @@ _NESTED = {
     "waiting": RequestView,
     "running": RequestView,
     "finished": RequestView,
+    "drafts": DraftView,
 }
+OPTIONAL = ("drafts",)  # which older traces lack
 
 
 def _step_from(item: dict[str, Any]) -> StepSnapshot:
     values: dict[str, Any] = {
         key: tuple(v) if isinstance(v, list) else v for key, v in item.items()
     }
+    item = dict.fromkeys(OPTIONAL, ()) | item
     for key, kind in _NESTED.items():
         values[key] = tuple(_view_from(kind, entry) for entry in item[key])
     return StepSnapshot(**values)

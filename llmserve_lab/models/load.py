@@ -76,6 +76,19 @@ def load(
     return LoadedModel(str(name), model.eval(), tokenizer, why)
 
 
+def as_loaded(model: str | Path | LoadedModel, dtype: Any, device: Any) -> LoadedModel:
+    """What `load` returned, or what it returns for a name.
+
+    Raises:
+        ValueError: a loaded model with another dtype or device than "auto".
+    """
+    if not isinstance(model, LoadedModel):
+        return load(model, dtype, device)
+    if dtype != "auto" or device != "auto":
+        raise ValueError("This model is loaded already: give dtype and device to load() instead.")
+    return model
+
+
 def _source(name: str | Path) -> str:
     text = str(name)
     if text in BUNDLED:

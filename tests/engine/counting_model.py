@@ -26,15 +26,17 @@ class Counter:
 
     def run(self, batch):
         for item in batch:
-            for position in range(item.start, item.start + item.num_tokens):
+            for position, token in enumerate(item.token_ids(), item.start):
                 block = item.request.block_table[position // self.block_size]
-                token = item.request.token_ids[position]
                 self.blocks[block][position % self.block_size] = token
-        return Rows(self._stored(item) for item in batch if item.samples)
+        return Rows(
+            self._stored(item)[: item.start + item.num_tokens - later]
+            for item in batch
+            for later in reversed(range(item.num_rows))
+        )
 
     def _stored(self, item):
-        tokens = [token for block in item.request.block_table for token in self.blocks[block]]
-        return tokens[: item.start + item.num_tokens]
+        return [token for block in item.request.block_table for token in self.blocks[block]]
 
     def sample(self, logits, requests):
         assert len(logits) == len(requests)
@@ -92,11 +94,15 @@ class FakeClock:
         self.now += seconds
 
 
-def build(num_blocks, block_size, limits, prefix_caching=False, scheduler=None):
-    """An engine without tensors, over a clock that only waiting moves."""
+def build(num_blocks, block_size, limits, prefix_caching=False, scheduler=None, speculate=None):
+    """An engine without tensors, over a clock that only waiting moves. speculate: makes its
+    speculation, from the scheduler."""
     pool, clock = BlockPool(num_blocks, block_size, prefix_caching), FakeClock()
     model = Counter(num_blocks, block_size)
     scheduler = scheduler or Scheduler()
     scheduler.bind(pool, limits, clock, model)
     longest = num_blocks * block_size
-    return Engine(model, scheduler, model, Letters(), longest, clock, doorbell=clock)
+    speculation = speculate and speculate(scheduler)
+    return Engine(
+        model, scheduler, model, Letters(), longest, clock, doorbell=clock, speculation=speculation
+    )

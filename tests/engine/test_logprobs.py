@@ -153,7 +153,7 @@ def test_equally_likely_tokens_share_a_rank():
 
     request = Request("r", [1], SamplingParams(logprobs=4))
     logits = torch.tensor([[1.0, 3.0, 1.0, 2.0, 1.0, 0.0]])
-    Scorer(str).note_outputs(logits, [request], [4])
+    Scorer(str).note_outputs(logits, [request], [[4]])
     ranks = {token: found.rank for token, found in request.logprobs[0].items()}
     assert ranks.pop(4) == 3
     assert ranks == {1: 1, 3: 2, **dict.fromkeys(ranks.keys() - {1, 3}, 3)}
