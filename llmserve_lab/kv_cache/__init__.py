@@ -6,10 +6,9 @@ from llmserve_lab.kv_cache.block_pool import BlockPool
 from llmserve_lab.kv_cache.contiguous import (
     ContiguousAllocator,
     ContiguousKVCache,
-    MemoryMap,
     OutOfMemoryError,
-    Region,
 )
+from llmserve_lab.kv_cache.memory_map import MemoryMap, Region
 from llmserve_lab.kv_cache.paged import PagedKVCache, slots_of
 from llmserve_lab.kv_cache.prefix import Prefix
 from llmserve_lab.kv_cache.quantized import KVCache, QuantizedKVCache, make_kv_cache

@@ -3,9 +3,11 @@ piece (Kwon et al. 2023, section 3.1). First and best fit: Knuth, TAOCP 1, secti
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from llmserve_lab.kv_cache.memory_map import MemoryMap, Region
 from llmserve_lab.kv_cache.shape import KVShape
 
 if TYPE_CHECKING:
@@ -22,83 +24,14 @@ class OutOfMemoryError(RuntimeError):
         self.largest_free_run = largest_free_run
         where = f"the largest free run has {largest_free_run}"
         why = "it would fit in total, but nowhere in one piece" if self.fragmented else "too few"
+        if wanted <= largest_free_run:
+            why = "the allocator found no place although there is one"
         super().__init__(f"{wanted} slots wanted, {num_free} free: {why} ({where}).")
 
     @property
     def fragmented(self) -> bool:
         """Whether only external fragmentation stands in the way."""
-        return self.wanted <= self.num_free
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """`length` adjacent slots from `start`, free or reserved by one owner, who fills the first
-    `used` of them."""
-
-    start: int
-    length: int
-    owner: str | None = None  # None: free
-    used: int = 0
-
-    @property
-    def stop(self) -> int:
-        return self.start + self.length
-
-    @property
-    def free(self) -> bool:
-        return self.owner is None
-
-    @property
-    def wasted(self) -> int:
-        """Slots reserved and not used (internal fragmentation)."""
-        return 0 if self.free else self.length - self.used
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryMap:
-    """A memory at one moment: regions in address order that cover it without a gap."""
-
-    regions: tuple[Region, ...]
-
-    @property
-    def num_slots(self) -> int:
-        return self.regions[-1].stop
-
-    @property
-    def num_reserved(self) -> int:
-        return self.num_slots - self.num_free
-
-    @property
-    def num_used(self) -> int:
-        return sum(region.used for region in self.regions)
-
-    @property
-    def internal_waste(self) -> int:
-        """Slots that are reserved and hold no token."""
-        return sum(region.wasted for region in self.regions)
-
-    @property
-    def num_free(self) -> int:
-        return sum(region.length for region in self.regions if region.free)
-
-    @property
-    def largest_free_run(self) -> int:
-        """The longest reservation that would succeed now."""
-        return max((region.length for region in self.regions if region.free), default=0)
-
-    @property
-    def external_fragmentation(self) -> float:
-        """Share of the free slots that lie outside the largest run: 0 is one piece."""
-        return 1 - self.largest_free_run / self.num_free if self.num_free else 0.0
-
-    def __str__(self) -> str:
-        """A character per slot: the owner's last one, "_" where unused, "." where free."""
-        return "".join(
-            (r.owner[-1:] or "?") * r.used + "_" * r.wasted
-            if r.owner is not None
-            else "." * r.length
-            for r in self.regions
-        )
+        return self.largest_free_run < self.wanted <= self.num_free
 
 
 class ContiguousAllocator:
@@ -140,11 +73,8 @@ class ContiguousAllocator:
             raise ValueError(f"A reservation has at least 1 slot, not {length}.")
         if any(region.owner == request_id for region in self._regions):
             raise ValueError(f"Request {request_id!r} has a reservation already; free it first.")
-        index = self._place(length)
-        hole = self._regions[index]
-        taken = Region(hole.start, length, request_id)
-        rest = Region(taken.stop, hole.length - length)
-        self._regions[index : index + 1] = [taken, rest] if rest.length else [taken]
+        taken = Region(self._choose(request_id, length), length, request_id)
+        self._take(taken)
         return taken
 
     def append(self, request_id: str, num_tokens: int = 1) -> slice:
@@ -173,6 +103,16 @@ class ContiguousAllocator:
         start, stop = self._regions[first].start, self._regions[last].stop
         self._regions[first : last + 1] = [Region(start, stop - start)]
 
+    def compact(self) -> list[tuple[Region, Region]]:
+        """Slide all reservations to the front, in address order: what is free becomes one run.
+        Returns those that moved, before and after, in the order in which they can be copied."""
+        held = [region for region in self._regions if not region.free]
+        starts = list(accumulate((region.length for region in held), initial=0))
+        slid = [replace(region, start=start) for region, start in zip(held, starts, strict=False)]
+        rest = Region(starts[-1], self.num_slots - starts[-1])
+        self._regions = [*slid, rest] if rest.length else slid
+        return [(a, b) for a, b in zip(held, slid, strict=True) if a.start != b.start]
+
     def check_integrity(self) -> None:
         """Assert that the regions tile the memory and that no two free ones touch."""
         position, was_free = 0, False
@@ -183,15 +123,26 @@ class ContiguousAllocator:
             position, was_free = region.stop, region.free
         assert position == self.num_slots
 
-    def _place(self, length: int) -> int:
-        """The index of the free region to take."""
-        holes = [i for i, r in enumerate(self._regions) if r.free and r.length >= length]
+    def _choose(self, request_id: str, length: int) -> int:
+        """The slot at which a reservation is to start."""
+        holes = [region for region in self._regions if region.free and region.length >= length]
         if not holes:
-            now = self.snapshot()
-            raise OutOfMemoryError(length, now.num_free, now.largest_free_run)
+            raise self._no_room(length)
         if self.fit == FIRST_FIT:
-            return holes[0]
-        return min(holes, key=lambda index: self._regions[index].length)
+            return holes[0].start
+        return min(holes, key=lambda hole: hole.length).start
+
+    def _no_room(self, length: int) -> OutOfMemoryError:
+        now = self.snapshot()
+        return OutOfMemoryError(length, now.num_free, now.largest_free_run)
+
+    def _take(self, taken: Region) -> None:
+        """Cut a region out of the free run that it lies in."""
+        index = next(i for i, r in enumerate(self._regions) if r.start <= taken.start < r.stop)
+        hole = self._regions[index]
+        before = Region(hole.start, taken.start - hole.start)
+        after = Region(taken.stop, hole.stop - taken.stop)
+        self._regions[index : index + 1] = [r for r in (before, taken, after) if r.length]
 
     def _index_of(self, request_id: str) -> int:
         for index, region in enumerate(self._regions):
@@ -231,6 +182,16 @@ class ContiguousKVCache(ContiguousAllocator):
         region = self.region(request_id)
         slots = slice(region.start, region.start + region.used)
         return self.keys[layer][slots], self.values[layer][slots]
+
+    def compact(self) -> list[tuple[Region, Region]]:
+        """As above, with the keys and values of all used slots."""
+        moves = super().compact()
+        for before, after in moves:
+            source = slice(before.start, before.start + before.used)
+            target = slice(after.start, after.start + after.used)
+            for tensor in (*self.keys, *self.values):
+                tensor[target] = tensor[source].clone()  # the two may overlap
+        return moves
 
     @property
     def num_bytes(self) -> int:

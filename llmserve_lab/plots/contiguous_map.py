@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llmserve_lab.kv_cache.contiguous import MemoryMap, Region
+from llmserve_lab.kv_cache.memory_map import MemoryMap, Region
 from llmserve_lab.plots.cells import Cells
 from llmserve_lab.plots.stepping import Stepper, stops
 from llmserve_lab.plots.theme import (

@@ -75,6 +75,20 @@ class AllocatorMachine(RuleBasedStateMachine):
         self.slots = [None if owner == name else owner for owner in self.slots]
         del self.used[name]
 
+    @rule()
+    def compact(self):
+        before = {r.owner: r for r in self.memory.snapshot().regions if not r.free}
+        moves = self.memory.compact()
+        slots = [owner for owner in self.slots if owner is not None]
+        self.slots = slots + [None] * (len(self.slots) - len(slots))
+        assert self.memory.snapshot().external_fragmentation == 0
+        assert [(a.owner, a.length, a.used) for a, _ in moves] == [
+            (b.owner, b.length, b.used) for _, b in moves
+        ]
+        moved = {a.owner for a, b in moves if before[a.owner] == a and b.start < a.start}
+        stayed = {name for name, r in before.items() if self.memory.region(name) == r}
+        assert moved | stayed == set(before) and not moved & stayed
+
     @invariant()
     def measures_agree(self):
         if not hasattr(self, "memory"):
@@ -196,3 +210,30 @@ def test_the_tensors_follow_the_reservations():
         assert torch.equal(read_values, values)
         assert read_keys.data_ptr() == cache.keys[1][cache.region(name).start].data_ptr()
     assert cache.keys[0].count_nonzero() == 0
+
+
+def test_compaction_takes_keys_and_values_along():
+    shape = KVShape(2, 1, 2)
+    cache = ContiguousKVCache(shape, 20, torch.float32, torch.device("cpu"))
+    written = {}
+    for name, length, used in (("a", 3, 1), ("b", 6, 6), ("c", 2, 0), ("d", 7, 5)):
+        cache.allocate(name, length)
+        slots = cache.append(name, used)
+        written[name] = torch.randn(used, 1, 2), torch.randn(used, 1, 2)
+        for layer in range(2):
+            cache.write(layer, slots, *(part + layer for part in written[name]))
+    cache.free("a")  # b then moves by less than its own length, and over itself
+    moves = cache.compact()
+    assert [(a.owner, a.start, b.start) for a, b in moves] == [
+        ("b", 3, 0), ("c", 9, 6), ("d", 11, 8)
+    ]  # fmt: skip
+    for name in "bd":
+        for layer in range(2):
+            for expected, kept in zip(written[name], cache.read(layer, name), strict=True):
+                assert torch.equal(kept, expected + layer)
+    assert cache.compact() == []
+
+
+def test_an_allocator_that_overlooks_a_hole_is_not_called_fragmented():
+    error = OutOfMemoryError(wanted=4, num_free=9, largest_free_run=5)
+    assert not error.fragmented and "found no place although there is one" in str(error)
