@@ -10,13 +10,15 @@ from llmserve_lab.course.checks.result import describe
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A list of ints."""
+    """A list of ints. noun: what they are."""
+
+    noun: str = "tokens"
 
     def compare(self, expected: Any, got: Any) -> str | None:
         if type(got) is not list or any(type(token) is not int for token in got):
             return f"expected a list of ints such as {expected}, got {describe(got)}"
         if len(got) != len(expected):
-            return f"expected {len(expected)} tokens, got {len(got)}"
+            return f"expected {len(expected)} {self.noun}, got {len(got)}"
         return None if got == expected else f"expected {expected}, got {got}"
 
 
