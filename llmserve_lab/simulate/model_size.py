@@ -42,6 +42,11 @@ class ModelSize:
         return cls("Llama-2-7B", 6_738_415_616, 4096, KVShape(32, 32, 128))
 
     @classmethod
+    def llama2_13b(cls) -> ModelSize:
+        """Llama-2-13B, from its published config: 40 layers, 40 heads of 128, no grouping."""
+        return cls("Llama-2-13B", 13_015_864_320, 5120, KVShape(40, 40, 128))
+
+    @classmethod
     def llama3_8b(cls) -> ModelSize:
         """Llama-3.1-8B, from its published config: 32 layers, 32 heads of 128, 8 KV heads."""
         return cls("Llama-3.1-8B", 8_030_261_248, 4096, KVShape(32, 8, 128))

@@ -54,6 +54,18 @@ def test_it_agrees_with_the_simulator(name, size):
     assert 2 * a.kv_values == size.kv_bytes(1)
 
 
+def test_the_size_of_llama2_13b_is_that_of_its_config():
+    from transformers import LlamaConfig
+
+    config = LlamaConfig(
+        vocab_size=32000, hidden_size=5120, intermediate_size=13824, num_hidden_layers=40,
+        num_attention_heads=40, num_key_value_heads=40,
+    )  # fmt: skip
+    counted, size = Architecture.of("Llama-2-13B", config), ModelSize.llama2_13b()
+    assert (counted.parameters, counted.hidden) == (size.parameters, size.hidden)
+    assert 2 * counted.kv_values == size.kv_bytes(1) == 800 * 1024
+
+
 def test_the_peak_moves_from_the_layer_to_the_logits():
     a = published("Llama-3.1-8B")
     assert a.activation_values(2048, 1) == 2048 * (3 * 14336 + 4 * 4096)
