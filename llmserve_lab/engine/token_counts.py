@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from llmserve_lab.engine.position import Row
-from llmserve_lab.engine.request import Request
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +36,7 @@ class TokenCounts:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def forget(self, request: Request) -> None:
+    def forget(self, request: Row) -> None:
         """Let another request have the row."""
         if request.request_id in self._rows:
             self._free.append(self._rows.pop(request.request_id).index)
