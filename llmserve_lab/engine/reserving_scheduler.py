@@ -60,6 +60,11 @@ class ReservingScheduler(Scheduler):
         self.maps.append(self.memory.snapshot())
         self.refusals.append(self.refused)
 
+    def accept(self, request: Request, num_tokens: int) -> None:
+        super().accept(request, num_tokens)
+        self.memory.append(request.request_id, num_tokens)
+        self.maps[-1] = self.memory.snapshot()
+
     def _empty(self, num_slots: int) -> ContiguousAllocator:
         if self.allocator is not None:
             return OwnAllocator(num_slots, self.allocator)

@@ -76,9 +76,14 @@ def test_preemption_at_every_step(make_spec, prompts, expected, every, prefix_ca
 def test_reserved_memory(make_spec, prompts, expected):
     from llmserve_lab import ReservingScheduler
 
-    llm = make_spec(num_blocks=64, scheduler=ReservingScheduler(to_model_len=False))
+    scheduler = ReservingScheduler(to_model_len=False)
+    llm = make_spec(num_blocks=64, scheduler=scheduler, trace=True)
     assert tokens_of(llm.generate(ids(*prompts), GREEDY)) == expected
     assert llm.metrics.accepted_tokens > 0
+    for step, seen in zip(llm.trace, scheduler.maps, strict=True):
+        views = (*step.running, *step.finished)
+        used = {region.owner: region.used for region in seen.regions if region.owner is not None}
+        assert used == {view.request_id: view.num_computed_tokens for view in views}
 
 
 def test_right_drafts_save_steps(make_spec, make_llm):
