@@ -49,6 +49,7 @@ class TestLengthSweep:
         assert point.linear > 0 < point.attention and point.seconds > 0
 
     @given(st.floats(0.1, 4), st.floats(0.01, 100))
+    @settings(deadline=None)
     def test_a_power_is_found(self, power, factor):
         lengths = [2, 8, 32, 100]
         assert exponent(lengths, [factor * n**power for n in lengths]) == pytest.approx(power)
@@ -201,6 +202,7 @@ class TestOwnPrefixPool:
 
 class TestReferences:
     @given(st.lists(st.integers(0, 3), max_size=20), st.integers(1, 5))
+    @settings(deadline=None)
     def test_keys_grow_with_the_text_and_never_change(self, tokens, size):
         h = BlockHash()
         whole = keys(tokens, size, "", h)
@@ -210,6 +212,7 @@ class TestReferences:
         assert not set(whole) & set(keys(tokens, size, "x", h))
 
     @given(st.lists(st.integers(0, 1), max_size=12), st.lists(st.integers(0, 1), max_size=12))
+    @settings(deadline=None)
     def test_a_match_is_what_both_texts_begin_with(self, known, wanted):
         size, table = 2, {}
         for end in range(size, len(known) + 1, size):

@@ -83,7 +83,9 @@ class TestPrefixChain:
             assert found == list(range(0, other.hits, 4))
             assert list(bars["computed"].base) == list(range(other.hits, 14, 4))
             assert bars["found"].marker.pattern.shape != bars["computed"].marker.pattern.shape
-            texts = [trace.text for trace in shown if trace.mode == "text"]
+            texts = [
+                trace.text for trace in shown if trace.type == "scatter" and trace.mode == "text"
+            ]
             assert texts == [FIRST.digests, other.digests]
 
     def test_the_first_token_that_differs_is_marked(self):
