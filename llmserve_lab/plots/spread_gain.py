@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 HEADROOM = 1.1
+MARGIN = 0.04  # of spread, so that no mark stands on the edge
 
 
 def spread_gain(
@@ -37,7 +38,10 @@ def spread_gain(
         ring = {"color": GUESS.colour, "size": 12, "symbol": "circle-open", "line": {"width": 2}}
         figure.add_trace(_series("your guess", dict([guess]), mode="markers", marker=ring))
     top = max([*measured.values(), *calculated.values(), *([guess[1]] if guess else [])])
-    figure.update_xaxes(title_text="spread: half of the range / mean", rangemode="tozero")
+    widest = max([*measured, *calculated])
+    figure.update_xaxes(
+        title_text="spread: half of the range / mean", range=[-MARGIN, widest + MARGIN]
+    )
     figure.update_yaxes(
         title_text="steps, static / continuous",
         range=[min(0.9, *measured.values()), HEADROOM * top],
