@@ -84,7 +84,7 @@ def in_calls(count):
 
 runs = {count: in_calls(count) for count in (1, 4, 12, 48)}
 for count, (engine, tokens) in runs.items():
-    print(f"{count:>2} calls: {engine.metrics.computed_tokens:>5,} tokens through the model")
+    print(f"calls: {count:>2}; tokens through the model: {engine.metrics.computed_tokens:>5,}")
     assert tokens == whole
 
 # %% key="16-calls-map"

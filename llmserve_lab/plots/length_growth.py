@@ -29,7 +29,7 @@ def length_growth(
     uncached: Sequence[LengthPoint],
     title: str = "How does an answer's work grow with its length?",
 ) -> go.Figure:
-    """Operations on the left and seconds on the right, on logarithmic axes; beside each line the
+    """Operations on the left and seconds on the right, on logarithmic axes; with each line the
     power of the length n that it follows.
 
     Raises:
@@ -62,15 +62,17 @@ def _add(
     style: dict[str, str],
     column: int,
 ) -> str:
-    """A line with its power beside it; returns both in words."""
+    """A line with its power, in the legend or beside it; returns both in words."""
     from llmserve_lab.course.length_sweep import exponent
 
     power = exponent(lengths, values)
     label = f"n<sup>{power:.2f}</sup>"
-    if column == SECONDS:
-        label = f"{name.split()[1]}: {label}"
     line = _line(name, lengths, values, style)
-    line.update(text=[""] * (len(lengths) - 1) + [label], showlegend=column != SECONDS)
+    if column == SECONDS:
+        text = [""] * (len(lengths) - 1) + [f"{name.split()[1]}: {label}"]
+        line.update(mode="lines+markers+text", text=text, showlegend=False)
+    else:
+        line.update(name=f"{name}: {label}")
     figure.add_trace(line, row=1, col=column)
     return f"{name} grows with power {power:.2f} of the length"
 
@@ -80,7 +82,7 @@ def _line(name: str, lengths: list[int], values: list[float], style: dict[str, s
         name=name,
         x=lengths,
         y=values,
-        mode="lines+markers+text",
+        mode="lines+markers",
         textposition="top left",
         textfont={"color": NEUTRAL, "size": 12},
         cliponaxis=False,
