@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from benchmarks import tensor_parallel
 from llmserve_lab import LLM, SamplingParams, load, measure_peak
 from llmserve_lab.attention import BatchMetadata, Segment, reference
 from llmserve_lab.attention.backend import INTERPRETER, Case, working
@@ -185,15 +186,16 @@ def seconds(run: Callable[[], Any]) -> float:
 
 def engine_check(device: torch.device, names: list[str], max_tokens: int) -> Iterator[Result]:
     """Greedy tokens of the bundled model in float32, of which none may differ from those with the
-    reference. error: the share that does. On a GPU also with decode steps captured as graphs."""
-    prompts = ["import os\n", "class Stack:\n    def push(self, item):\n", "def add(a, b):\n"]
+    reference. error: the share that does. On a GPU also with decode steps captured as graphs; on
+    several, with the model split between two."""
     params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
     model = load("lab-target", dtype="float32", device=str(device))
 
     def tokens(backend: str, graphs: bool = False) -> list[int]:
         limits = {"num_blocks": 32, "max_num_batched_tokens": 8, "max_num_seqs": 4}
         llm = LLM(model, **limits, attention_backend=backend, cuda_graphs=graphs)
-        return [t for out in llm.generate(prompts, params) for t in out.outputs[0].token_ids]
+        outputs = llm.generate(tensor_parallel.PROMPTS, params)
+        return [t for out in outputs for t in out.outputs[0].token_ids]
 
     wanted = tokens("reference")
     kinds = {name: (name, False) for name in names}
@@ -203,6 +205,10 @@ def engine_check(device: torch.device, names: list[str], max_tokens: int) -> Ite
         pairs = zip(tokens(*kind), wanted, strict=True)
         share = sum(a != b for a, b in pairs) / len(wanted)
         yield Result(name, f"lab-target, {len(wanted)} tokens", "float32", share, 0.0, share == 0)
+    if torch.cuda.device_count() > 1:
+        found = tensor_parallel.compare()
+        share, shape = found["different"], f"lab-target, {found['tokens']} tokens"
+        yield Result("2 GPUs", shape, "float32", share, 0.0, share == 0)
 
 
 def main() -> int:

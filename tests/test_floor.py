@@ -12,7 +12,10 @@ import pytest
 
 ASKED = "LLMSERVE_LAB_TEST_FLOOR"
 ROOT = Path(__file__).parents[1]
-TESTS = ("tests/attention", "tests/models/test_families.py", "tests/engine/test_greedy.py")
+TESTS = (
+    "tests/attention", "tests/models/test_families.py", "tests/engine/test_greedy.py",
+    "tests/parallel",
+)  # fmt: skip
 
 
 def floor():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmserve_lab.engine.detokenizer import Detokenizer, NoText, detokenizer_of
 from llmserve_lab.engine.doorbell import Doorbell
@@ -24,6 +24,9 @@ from llmserve_lab.engine.validate import validate
 from llmserve_lab.engine.watchdog import Watchdog
 from llmserve_lab.engine.work import ModelWork
 
+if TYPE_CHECKING:
+    from llmserve_lab.engine.shared_runner import SharedRunner
+
 Clock = Callable[[], float]
 
 
@@ -34,7 +37,7 @@ class Engine:
 
     def __init__(
         self,
-        runner: ModelRunner,
+        runner: ModelRunner | SharedRunner,
         scheduler: Scheduler,
         sampler: Sampler,
         tokenizer: Any,

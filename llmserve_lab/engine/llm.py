@@ -30,10 +30,10 @@ from llmserve_lab.engine.prompts import (
 from llmserve_lab.engine.recorder import Recorder
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.results import Results
-from llmserve_lab.engine.runner import make_runner
 from llmserve_lab.engine.sampler import Sampler, eos_token_ids
 from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.engine.scheduler import Limits, Scheduler
+from llmserve_lab.engine.shared_runner import runner_for
 from llmserve_lab.engine.trace import Trace
 from llmserve_lab.engine.validate import require_scheduler
 from llmserve_lab.engine.work import ModelWork
@@ -48,14 +48,14 @@ BLOCK_SIZE = 16
 class LLM:
     """Serves one model with continuous batching over a paged KV cache.
 
-    model: a name or folder for `load`, or what `load` returned. max_model_len: tokens of prompt and
-    output together. num_blocks: size of the KV cache, else from `kv_cache_memory_bytes` or the
-    device's memory. kv_cache_dtype: "auto" (the model's), "int8" or "int4". attention_backend:
-    "auto" or a name, see `attention.attention_backend`. cuda_graphs: capture decode steps, with the
-    triton backend; not yet run on a GPU. scheduler: a `Scheduler` of your own. block_pool: a
-    `BlockAllocator` of your own, which decides num_blocks and block_size. attention: a function of
-    your own for one token, see `attention.own`; slow. draft: speculative decoding, by a small model
-    with the same tokenizer (a name, or what `load` returned) or a `Proposer` such as
+    model: a name or folder for `load`, or what `load` returned. tensor_parallel: see `load`.
+    max_model_len: tokens of prompt and output. num_blocks: size of the KV cache, else from
+    `kv_cache_memory_bytes` or the device's memory. kv_cache_dtype: "auto" (the model's), "int8" or
+    "int4". attention_backend: "auto" or a name, see `attention.attention_backend`. cuda_graphs:
+    capture decode steps, with the triton backend; not yet run on a GPU. scheduler: a `Scheduler` of
+    your own. block_pool: a `BlockAllocator` of your own, which decides num_blocks and block_size.
+    attention: a function of your own for one token, see `attention.own`; slow. draft: speculative
+    decoding, by a small model with the same tokenizer (named or loaded) or a `Proposer` such as
     `PromptLookup()`; num_draft_tokens: of a request in a step, else 4. trace: keep every step.
 
     Raises:
@@ -70,6 +70,7 @@ class LLM:
         *,
         dtype: Any = "auto",
         device: Any = "auto",
+        tensor_parallel: bool = False,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
         max_num_batched_tokens: int = 2048,
@@ -89,23 +90,20 @@ class LLM:
         trace: bool = False,
         clock: Clock = time.perf_counter,
     ) -> None:
-        for name, value in (
-            ("max_num_seqs", max_num_seqs),
-            ("max_num_batched_tokens", max_num_batched_tokens),
-            ("block_size", block_size),
-        ):
-            require_count(name, value, at_least=1)
+        require_count("max_num_seqs", max_num_seqs, at_least=1)
+        require_count("max_num_batched_tokens", max_num_batched_tokens, at_least=1)
+        require_count("block_size", block_size, at_least=1)
         attend = choose_attention(attention, attention_backend, cuda_graphs)
         if block_pool is not None:
             given = block_size if block_size != BLOCK_SIZE else None
             require_pool(block_pool, num_blocks, given, enable_prefix_caching)
             num_blocks, block_size = block_pool.num_blocks, block_pool.block_size
-        loaded = as_loaded(model, dtype, device)
+        loaded = as_loaded(model, dtype, device, tensor_parallel)
         require_decoder(loaded.model)
         self.model, self.tokenizer = loaded.model, loaded.tokenizer
         drafts = DraftSettings(draft, num_draft_tokens, loaded, cuda_graphs)
         self.capacity = Capacity.plan(
-            loaded.model, max_model_len, max_num_seqs, block_size, num_blocks,
+            loaded, max_model_len, max_num_seqs, block_size, num_blocks,
             kv_cache_memory_bytes, gpu_memory_utilization, kv_cache_dtype, drafts.model,
         )  # fmt: skip
         if block_pool is None:
@@ -113,16 +111,17 @@ class LLM:
         self.pool = block_pool
         self.scheduler = Scheduler() if scheduler is None else require_scheduler(scheduler)
         graph_rows = max_num_seqs if cuda_graphs else 0
-        runner = make_runner(self.model, self.capacity, kv_cache_dtype, attend, graph_rows)
+        runner = runner_for(loaded, self.capacity, kv_cache_dtype, attend, graph_rows)
         limits = Limits(max_num_seqs, max_num_batched_tokens, self.capacity.max_model_len)
         draft_runner = drafts.runner(self.capacity, kv_cache_dtype, attention_backend)
-        caches = [each.cache for each in (runner, draft_runner) if each is not None]
-        self.scheduler.bind(self.pool, limits, clock, SideBySide(*caches))
+        stores = [each.store for each in (runner, draft_runner) if each is not None]
+        self.scheduler.bind(self.pool, limits, clock, SideBySide(*stores))
         self._recorder = Recorder() if trace else None
         sampler = Sampler(eos_token_ids(self.model, self.tokenizer))
         self._engine = Engine(
             runner, self.scheduler, sampler, self.tokenizer, self.capacity.max_model_len, clock,
-            self._recorder, work=ModelWork.of(loaded.model, self.capacity.bytes_per_token),
+            self._recorder,
+            work=ModelWork.of(loaded.model, self.capacity.bytes_per_token, loaded.kv_shape),
             speculation=drafts.speculation(draft_runner, sampler, self.scheduler, self.capacity),
         )  # fmt: skip
         self._ids = count()

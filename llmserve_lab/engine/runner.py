@@ -10,6 +10,7 @@ from llmserve_lab.attention.own import OneToken, OwnAttention
 from llmserve_lab.engine.capacity import Capacity
 from llmserve_lab.engine.cuda_graphs import DecodeGraphs, capture_decode
 from llmserve_lab.engine.forward import Forward
+from llmserve_lab.engine.preemption import BlockStore
 from llmserve_lab.engine.scheduler import Scheduled
 from llmserve_lab.engine.scorer import scored
 from llmserve_lab.kv_cache import KVCache, KVShape, QuantizedKVCache, make_kv_cache
@@ -25,6 +26,7 @@ class ModelRunner:
         self, model: Any, cache: KVCache, attention: str | OneToken = AUTO, *, max_model_len: int
     ) -> None:
         self.model, self.cache = model, cache
+        self.store: BlockStore = cache
         self.device = one_device(model)
         self.forward = Forward(model)
         self.graphs: DecodeGraphs | None = None  # of decode steps, where they were captured
@@ -44,16 +46,21 @@ class ModelRunner:
     def run(self, batch: list[Scheduled]) -> torch.Tensor:
         """Compute the batch's tokens. Returns (rows, vocabulary) logits: `num_rows` of each item,
         in order, then one for each prompt position that is to be scored."""
-        import torch
-
         if self.graphs is not None and self.graphs.takes(batch):
             return self.graphs.run(batch)
-        tokens, positions, segments, last_rows = _flatten(batch)
+        return self.compute(*flatten(batch))
+
+    def compute(
+        self, tokens: list[int], positions: list[int], segments: list[Segment], rows: list[int]
+    ) -> torch.Tensor:
+        """What `flatten` makes of a batch: returns (rows, vocabulary) logits."""
+        import torch
+
         with torch.inference_mode():
             return self.forward(
                 self._tensor(tokens),
                 self._tensor(positions),
-                self._tensor(last_rows),
+                self._tensor(rows),
                 BatchMetadata(self.cache, segments, self.device),
                 self.attention,
             )
@@ -74,10 +81,7 @@ def make_runner(
     """A runner with a cache of the planned size. graph_rows: capture decode steps of up to so many
     requests as CUDA graphs; 0: none."""
     spare = 1 if graph_rows else 0  # a block that no pool hands out, for rows that are padding
-    cache = make_kv_cache(
-        kv_cache_dtype, KVShape.of(model.config), capacity.num_blocks + spare,
-        capacity.block_size, model.dtype, model.device,
-    )  # fmt: skip
+    cache = make_cache(model, KVShape.of(model.config), capacity, kv_cache_dtype, spare)
     longest = capacity.max_model_len
     runner = ModelRunner(model, cache, attention, max_model_len=longest)
     if graph_rows:
@@ -85,23 +89,33 @@ def make_runner(
     return runner
 
 
+def make_cache(
+    model: Any, shape: KVShape, capacity: Capacity, kv_cache_dtype: str, spare: int = 0
+) -> KVCache:
+    """A cache of the planned size, and `spare` blocks more, on the model's device."""
+    return make_kv_cache(
+        kv_cache_dtype, shape, capacity.num_blocks + spare, capacity.block_size,
+        model.dtype, model.device,
+    )  # fmt: skip
+
+
 def one_device(model: Any) -> torch.device:
     """The device that all of the model is on.
 
     Raises:
-        ValueError: it is spread over several, which this engine does not serve yet.
+        ValueError: it is spread over several, of which only one at a time would compute.
     """
     devices = {parameter.device for parameter in model.parameters()}
     if len(devices) > 1:
         names = ", ".join(sorted(map(str, devices)))
         raise ValueError(
-            f"This model is spread over {names}; the engine serves a model on one device. "
-            "Load a smaller one, or call its own generate()."
+            f"This model is spread over {names}, layer by layer; the engine serves one that is "
+            "whole, or split by load(..., tensor_parallel=True)."
         )
     return devices.pop()
 
 
-def _flatten(
+def flatten(
     batch: list[Scheduled],
 ) -> tuple[list[int], list[int], list[Segment], list[int]]:
     """Token ids, positions, segments, and the rows whose logits are wanted: first those of each

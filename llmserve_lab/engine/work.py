@@ -50,16 +50,19 @@ class ModelWork:
     share: float = 1.0
 
     @classmethod
-    def of(cls, model: Any, kv_bytes: int) -> ModelWork:
-        """Read a loaded transformers model. kv_bytes: what its cache holds per token."""
+    def of(cls, model: Any, kv_bytes: int, kv_shape: KVShape | None = None) -> ModelWork:
+        """Read a loaded transformers model. kv_bytes: what its cache holds per token. kv_shape: of
+        a model's part, whose work this is, if it is shared."""
+        whole = KVShape.of(model.config)
+        shape = whole if kv_shape is None else kv_shape
         text = model.config.get_text_config()
-        shape = KVShape.of(model.config)
+        heads = text.num_attention_heads * shape.num_kv_heads // whole.num_kv_heads
         head = model.get_output_embeddings().weight
-        matrices = _matrices(model, head)
+        matrices, head = _matrices(model, head), _held(head)
         sizes = {name: weight.numel() for name, weight in matrices.items()}
         read = [*matrices.values(), head]
         weight_bytes = sum(w.nbytes for w in read) / sum(w.numel() for w in read)
-        attention = text.num_attention_heads * shape.head_dim * shape.num_layers
+        attention = heads * shape.head_dim * shape.num_layers
         experts = sum(size for name, size in sizes.items() if EXPERTS in name)
         return cls(
             sum(sizes.values()), head.numel(), weight_bytes, kv_bytes, attention,
@@ -104,10 +107,15 @@ def _matrices(model: Any, head: Any) -> dict[str, Any]:
     modules = [*model.modules()]
     tables = {id(m.weight) for m in modules if isinstance(m, torch.nn.Embedding)} | {id(head)}
     return {
-        name: weight
+        name: _held(weight)
         for name, weight in model.named_parameters()
         if weight.dim() > 1 and id(weight) not in tables
     }
+
+
+def _held(weight: Any) -> Any:
+    """What this process holds of a weight that may be split among several (a DTensor)."""
+    return weight.to_local() if hasattr(weight, "to_local") else weight
 
 
 def _share(config: Any) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from llmserve_lab.models.fused_linear import FusedLinear
+from llmserve_lab.models.fused_linear import FusedLinear, is_split
 from llmserve_lab.models.int8_linear import Int8Linear
 from llmserve_lab.models.rms_norm import RMSNorm
 
@@ -46,7 +46,7 @@ class Decoder:
     ) -> torch.Tensor:
         """tokens, positions: (tokens,) int64. rows: those whose logits are wanted. Returns (rows,
         vocabulary)."""
-        hidden = torch.nn.functional.embedding(tokens, self.embeddings.weight)
+        hidden = self.embeddings(tokens)
         turn = Rotation(*self.rotary(hidden, positions[None]))
         for layer in self.layers[: self.config.num_hidden_layers]:
             hidden = layer(hidden, turn, attend)
@@ -65,8 +65,6 @@ class DecoderLayer:
         self.output = FusedLinear([attention.o_proj])
         self.gate_up = FusedLinear([self.mlp.gate_proj, self.mlp.up_proj])
         self.down = FusedLinear([self.mlp.down_proj])
-        self.num_heads = attention.q_proj.out_features // attention.head_dim
-        self.num_kv_heads = attention.k_proj.out_features // attention.head_dim
         self.head_norms = None  # Qwen3 normalises each query and key head
         if hasattr(attention, "q_norm"):
             self.head_norms = RMSNorm(attention.q_norm), RMSNorm(attention.k_norm)
@@ -79,16 +77,18 @@ class DecoderLayer:
 
     def _attend(self, hidden: torch.Tensor, turn: Rotation, attend: Attend) -> torch.Tensor:
         heads = self.qkv(hidden).unflatten(-1, (-1, self.attention.head_dim))
-        values = heads[:, -self.num_kv_heads :]
-        turned = turn(self._normalised(heads[:, : -self.num_kv_heads]))
-        queries, keys = turned[:, : self.num_heads], turned[:, self.num_heads :]
+        # As many as there are here: of a model that is split, each process has some.
+        num_kv_heads = heads.shape[1] // (self.attention.num_key_value_groups + 2)
+        values = heads[:, -num_kv_heads:]
+        turned = turn(self._normalised(heads[:, :-num_kv_heads], num_kv_heads))
+        queries, keys = turned[:, :-num_kv_heads], turned[:, -num_kv_heads:]
         return self.output(attend(self.attention, queries, keys, values).flatten(1))
 
-    def _normalised(self, heads: torch.Tensor) -> torch.Tensor:
+    def _normalised(self, heads: torch.Tensor, num_kv_heads: int) -> torch.Tensor:
         """heads: (tokens, query and key heads, dim)."""
         if self.head_norms is None:
             return heads
-        parts = heads[:, : self.num_heads], heads[:, self.num_heads :]
+        parts = heads[:, :-num_kv_heads], heads[:, -num_kv_heads:]
         pairs = zip(self.head_norms, parts, strict=True)
         return torch.cat([norm(part) for norm, part in pairs], 1)
 
@@ -114,7 +114,8 @@ class Rotation:
 
 def supports(model: Any) -> bool:
     """Whether `Decoder` computes what this model does: it is of a known family, none of its modules
-    is a subclass or a stranger, and none has a hook or a forward of its own."""
+    is a subclass or a stranger, and none has a hook or a forward of its own, but those that
+    transformers gives to the layers that it splits."""
     family = type(model).__name__.removesuffix("ForCausalLM")
     source = f"transformers.models.{family.lower()}.modeling_{family.lower()}"
     if family not in FAMILIES or type(model).__module__ != source:
@@ -122,8 +123,14 @@ def supports(model: Any) -> bool:
     parts = vars(sys.modules[source])
     known = {parts.get(family + part) for part in PARTS}
     known |= {torch.nn.Embedding, torch.nn.ModuleList, torch.nn.Linear, Int8Linear}
+    splittable = {torch.nn.Embedding, torch.nn.Linear, parts.get(family + "RMSNorm")}
     return all(
         (type(module) in known or type(module).__module__ == ACTIVATIONS)
-        and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+        and (_is_plain(module) or (type(module) in splittable and is_split(module)))
         for module in model.modules()
     )
+
+
+def _is_plain(module: Any) -> bool:
+    hooks = module._forward_hooks or module._forward_pre_hooks
+    return not hooks and "forward" not in vars(module)

@@ -17,7 +17,8 @@ class FusedLinear:
 
     Nothing is held twice: the weights move into one tensor, and each layer's own parameters become
     views of it, with their names, shapes and values. Layers that are not all `nn.Linear`, or all
-    `Int8Linear`, of one dtype and device are called one by one.
+    `Int8Linear`, of one dtype and device are called one by one, and so are layers that are split
+    among processes.
     """
 
     weight: torch.Tensor | None = None
@@ -44,6 +45,11 @@ class FusedLinear:
             return torch.nn.functional.linear(inputs, self.weight, self.bias)
         outputs = [layer(inputs) for layer in self.layers]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
+
+
+def is_split(module: Any) -> bool:
+    """Whether transformers has split it among processes: its forward talks to the others."""
+    return getattr(module, "_is_hooked", False)
 
 
 def stacked(parameters: Sequence[torch.nn.Parameter]) -> torch.Tensor:
@@ -74,7 +80,7 @@ def _adjacent(parameters: Sequence[torch.nn.Parameter]) -> bool:
 
 def _stackable(layers: list[Any]) -> bool:
     """Whether they are of one kind, so that they can be one layer."""
-    if any(type(layer) not in (torch.nn.Linear, Int8Linear) for layer in layers):
+    if any(type(layer) not in (torch.nn.Linear, Int8Linear) or is_split(layer) for layer in layers):
         return False
     kinds = {
         (type(layer), layer.weight.dtype, layer.weight.device, layer.in_features,

@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from llmserve_lab.kv_cache import KVShape
+from llmserve_lab.models.files import ModelNotFoundError, read_model, read_tokenizer
 from llmserve_lab.models.hub import hub_reachable
+
+if TYPE_CHECKING:
+    from llmserve_lab.parallel.shared_model import SharedModel
 
 BUNDLED = ("lab-target", "lab-draft")
 LINEAR = ("auto", "int8")
-HOW_TO_REPAIR = "delete the folder and fetch it again, or reinstall llmserve-lab"
-
-
-class ModelNotFoundError(LookupError):
-    """There is no such model here, and none can be fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model ready to run, with its tokenizer. `why_dtype` says how the dtype was chosen."""
+    """A model ready to run, with its tokenizer. `why_dtype` says how the dtype was chosen. shared:
+    with other processes; `model` is the part of this one then."""
 
     name: str
     model: Any
     tokenizer: Any
     why_dtype: str
+    shared: SharedModel | None = None
 
     @property
     def num_parameters(self) -> int:
+        """Of the whole model."""
+        if self.shared is not None:
+            return self.shared.num_parameters
         return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @property
+    def kv_shape(self) -> KVShape:
+        """What this process keeps of a token's keys and values."""
+        return KVShape.of(self.model.config) if self.shared is None else self.shared.kv_shape
+
+    def each(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """What `function(model, *arguments)` returns in each process that holds a part of it."""
+        if self.shared is None:
+            return [function(self.model, *arguments)]
+        return self.shared.ranks.each(function, self.shared.part, *arguments)
 
 
 def bundled_path(name: str) -> Path:
@@ -46,14 +61,20 @@ def bundled_path(name: str) -> Path:
 
 
 def load(
-    name: str | Path, dtype: Any = "auto", device: Any = "auto", linear: str = "auto"
+    name: str | Path,
+    dtype: Any = "auto",
+    device: Any = "auto",
+    linear: str = "auto",
+    tensor_parallel: bool = False,
 ) -> LoadedModel:
     """Load a causal language model, with dtype and device from the hardware unless given.
 
     name: "lab-target", "lab-draft", a local folder, or a hub name such as "Qwen/Qwen3-0.6B".
     dtype: "auto", "float32", "bfloat16", "float16" or a torch dtype. device: "auto", a torch
     device, or "map" to spread a model over several GPUs with accelerate. linear: "auto" for linear
-    layers in the dtype, "int8" for W8A8, see `int8_linear`.
+    layers in the dtype, "int8" for W8A8, see `int8_linear`. tensor_parallel: split the model among
+    the processes that torchrun started, one for each GPU. Only rank 0 returns: the others run what
+    its engines run, until it ends.
 
     Raises:
         ModelNotFoundError: unknown name, or a hub name while the hub cannot be reached.
@@ -62,6 +83,8 @@ def load(
     from llmserve_lab.models.hardware import fit_threads, pick_device, pick_dtype
     from llmserve_lab.models.int8_linear import linears_to_int8
 
+    if tensor_parallel:
+        return _load_shared(name, dtype, device, linear)
     if linear not in LINEAR:
         raise ValueError(f'linear must be "auto" or "int8", not {linear!r}.')
     source = _source(name)
@@ -69,24 +92,45 @@ def load(
     chosen_device = pick_device() if device in ("auto", "map") else _device(device)
     chosen, why = pick_dtype(chosen_device) if dtype == "auto" else (_dtype(dtype), "as asked for")
     options: dict[str, Any] = _device_map() if device == "map" else {}
-    model, tokenizer = _from_pretrained(source, chosen, options)
+    model, tokenizer = read_model(source, chosen, options), read_tokenizer(source)
     model = model if device == "map" else model.to(chosen_device)
     if linear == "int8":
         linears_to_int8(model)
     return LoadedModel(str(name), model.eval(), tokenizer, why)
 
 
-def as_loaded(model: str | Path | LoadedModel, dtype: Any, device: Any) -> LoadedModel:
+def as_loaded(
+    model: str | Path | LoadedModel, dtype: Any, device: Any, tensor_parallel: bool
+) -> LoadedModel:
     """What `load` returned, or what it returns for a name.
 
     Raises:
-        ValueError: a loaded model with another dtype or device than "auto".
+        ValueError: a loaded model with something else to load it by.
     """
     if not isinstance(model, LoadedModel):
-        return load(model, dtype, device)
-    if dtype != "auto" or device != "auto":
-        raise ValueError("This model is loaded already: give dtype and device to load() instead.")
+        return load(model, dtype, device, tensor_parallel=tensor_parallel)
+    if dtype != "auto" or device != "auto" or tensor_parallel:
+        raise ValueError(
+            "This model is loaded already: give dtype, device or tensor_parallel to load() instead."
+        )
     return model
+
+
+def _load_shared(name: str | Path, dtype: Any, device: Any, linear: str) -> LoadedModel:
+    from llmserve_lab.models.hardware import pick_device, pick_dtype
+    from llmserve_lab.parallel.launch import join
+    from llmserve_lab.parallel.shared_model import SharedModel
+
+    ranks = join()
+    if (device, linear) != ("auto", "auto"):
+        raise ValueError(
+            "tensor_parallel takes no device and no linear: each process has a GPU of its own, and "
+            "only layers in the model's dtype are split."
+        )
+    source = _source(name)
+    chosen, why = pick_dtype(pick_device()) if dtype == "auto" else (_dtype(dtype), "as asked for")
+    shared = SharedModel.load(ranks, source, chosen)
+    return LoadedModel(str(name), shared.own_part, read_tokenizer(source), why, shared)
 
 
 def _source(name: str | Path) -> str:
@@ -115,70 +159,6 @@ def _is_cached(name: str) -> bool:
     from huggingface_hub import try_to_load_from_cache
 
     return isinstance(try_to_load_from_cache(name, "config.json"), str)
-
-
-def _from_pretrained(source: str, dtype: Any, options: dict[str, Any]) -> tuple[Any, Any]:
-    from safetensors import SafetensorError
-
-    try:
-        return _model(source, dtype, options), _tokenizer(source)
-    except SafetensorError as error:
-        raise ValueError(_damaged("weights", source, error)) from error
-    except OSError as error:
-        raise ModelNotFoundError(f"{source} could not be loaded: {_first_line(error)}.") from error
-
-
-def _model(source: str, dtype: Any, options: dict[str, Any]) -> Any:
-    """The model with all its weights: transformers fills what a file lacks with random numbers,
-    and says so in a log only."""
-    from transformers import AutoModelForCausalLM
-
-    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
-    try:
-        with _no_progress_bar(when=Path(source).is_dir()):
-            loaded: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **options)
-    except ValueError as error:
-        raise ValueError(f"{source} could not be loaded: {_first_line(error)}.") from error
-    model, found = loaded
-    wrong = sorted(map(str, (*found["missing_keys"], *found["mismatched_keys"])))
-    if wrong:
-        what = f"{len(wrong)} missing or of a wrong shape, the first is {wrong[0]}"
-        raise ValueError(_damaged("weights", source, what))
-    return model
-
-
-def _tokenizer(source: str) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(source)
-    except OSError:
-        raise
-    except Exception as error:  # the tokenizers library raises bare Exceptions
-        raise ValueError(_damaged("tokenizer", source, error)) from error
-
-
-def _damaged(what: str, source: str, why: Any) -> str:
-    return f"The {what} in {source} cannot be used ({_first_line(why)}); {HOW_TO_REPAIR}."
-
-
-def _first_line(text: Any) -> str:
-    return (str(text).strip() or "no reason given").splitlines()[0].rstrip(".:")
-
-
-@contextmanager
-def _no_progress_bar(when: bool) -> Iterator[None]:
-    """Reading local files takes no time that a bar would help with; a download does."""
-    from transformers.utils import logging
-
-    hide = when and logging.is_progress_bar_enabled()
-    if hide:
-        logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if hide:
-            logging.enable_progress_bar()
 
 
 def _device_map() -> dict[str, Any]:

@@ -67,7 +67,7 @@ def test_a_dtype(folder, dtype):
 def test_the_engine_takes_what_load_takes(folder):
     llm = LLM(folder, dtype="float32", device="cpu", num_blocks=4)
     assert len(llm.generate("abc")) == 1
-    with pytest.raises(ValueError, match=r"give dtype and device to load\(\)"):
+    with pytest.raises(ValueError, match=r"give dtype, device or tensor_parallel to load\(\)"):
         LLM(load(folder, device="cpu"), dtype="float16")
 
 

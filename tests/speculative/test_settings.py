@@ -78,7 +78,7 @@ def test_the_shorter_context_counts(tiny):
 
 def test_the_memory_of_the_draft_is_planned_for(tiny, drafts):
     def plan(draft):
-        return Capacity.plan(tiny.model, None, 100, 4, None, 100_000, 0.9, draft=draft)
+        return Capacity.plan(tiny, None, 100, 4, None, 100_000, 0.9, draft=draft)
 
     alone, both = plan(None), plan(tiny.model)
     assert both.draft_bytes == both.block_bytes == alone.block_bytes > alone.draft_bytes == 0
