@@ -215,7 +215,7 @@ class MyPool(CountedPool):
         return copies
 
 
-# %% key="18-cow-check" exercise="18.3" tags=["check"]
+# %% key="18-cow-check" exercise="18.5" tags=["check"]
 check.ex18_my_pool(MyPool)
 
 # %% [markdown] key="18-engine-prose" lang="en"
@@ -240,7 +240,7 @@ def answers(llm):
 expected = answers(LLM(model))
 print(sum(map(len, expected)), "answers, of", len(expected[0][0]), "tokens each")
 
-# %% key="18-engine-serve" exercise="18.3" tags=["check"]
+# %% key="18-engine-serve" exercise="18.4" tags=["check"]
 llm = LLM(model, block_pool=MyPool(24, 8), trace=True)
 assert answers(llm) == expected
 most = max(max(step.block_refs) for step in llm.trace)
@@ -253,7 +253,7 @@ assert llm.pool.num_free == 24
 # After each step every block must be accounted for. (The engine looks too: it would name a block
 # that is lost, or held twice.)
 
-# %% key="18-storm" exercise="18.3" tags=["check"]
+# %% key="18-storm" exercise="18.4" tags=["check"]
 llm = LLM(model, block_pool=MyPool(24, 8))
 names = [name for p, s in zip(prompts, params, strict=True) for name in llm.add_request(p, s)]
 steps, leaving = 0, names[::3]
@@ -272,7 +272,7 @@ assert llm.pool.num_free == 24
 # Last, both halves together. `attention=` calls your function for each token in each of six layers,
 # so it is slow; the tokens are those of the engine's own kernel.
 
-# %% key="18-both" exercise="18.3" tags=["check"]
+# %% key="18-both" exercise="18.4" tags=["check"]
 texts = ["def read(self, size):\n    return", "class Queue:\n    def put(self, item):\n"]
 greedy = SamplingParams(temperature=0, max_tokens=16)
 mine = LLM(model, block_pool=MyPool(16, 4), attention=paged_attention).generate(texts, greedy)
