@@ -55,7 +55,7 @@ def block_sizes(
     for column, panel in enumerate(PANELS, start=1):
         line = _line(panel, sizes, [row[panel.field] for row in rows])
         figure.add_trace(line, row=1, col=column)
-        kind = {"type": "log"} if panel.log else {"rangemode": "tozero"}
+        kind = {"type": "log", "dtick": 1} if panel.log else {"rangemode": "tozero"}
         figure.update_yaxes(title_text=panel.axis, row=1, col=column, **kind)
     ticks = {"tickvals": sizes, "ticktext": [f"{size:g}" for size in sizes]}
     figure.update_xaxes(title_text="block size (tokens)", type="log", **ticks)
@@ -80,6 +80,7 @@ def _line(panel: Panel, sizes: Sequence[float], values: Sequence[float]) -> Any:
         x=list(sizes),
         y=list(values),
         mode="lines+markers",
+        cliponaxis=False,
         line={"color": panel.mark.colour, "width": 2.5},
         marker={
             "color": panel.mark.colour, "size": 9, "symbol": panel.symbol,
