@@ -423,13 +423,14 @@ question = "The same prompt of exactly 64 tokens again: how many of them are com
 predict("16.again", question, low=0, high=64, unit="tokens", step=1, default=0)
 
 # %% key="16-rules"
+repeated = {}
 for length in (63, 64, 65, 80):
     engine = LLM(model, enable_prefix_caching=True)
     once, again = (look_up(engine, base[:length]) for _ in range(2))
     print(f"{length} tokens again: {again.hits} found, {again.computed} computed")
     assert again.hits == (length - 1) // 16 * 16
-    if length == 64:
-        reveal("16.again", again.computed)
+    repeated[length] = again.computed
+reveal("16.again", repeated[64])
 
 # %% [markdown] key="16-salt-prose" lang="en"
 # And one that has nothing to do with tokens. A **salt** goes into the first hash; only requests
@@ -492,7 +493,7 @@ for start in range(0, 512, 16):
 hashing = (perf_counter() - began) / 512
 computing = look_up(LLM(model), long).ttft / 512
 print(f"hashing {1e6 * hashing:.2f} us a token, computing {1e6 * computing:.0f} us: ", end="")
-print(f"{100 * hashing / computing:.1f}% on top where nothing is found")
+print(f"{100 * hashing / computing:.1f}% on top")
 
 # %% [markdown] key="16-worse-side" lang="en"
 # **Privacy.** A hit is faster, and anybody can time their own request. Somebody has sent one of six
