@@ -57,7 +57,7 @@ def test_only_rank_0_goes_on(tmp_path, processes):
     lines = done.stdout.splitlines()
     assert lines.count("before") == processes
     assert lines.count("after") == 1
-    assert lines[-1].startswith("[")
+    assert lines[-1].startswith("(")
 
 
 @needs_accelerate
