@@ -66,3 +66,48 @@ const listen = (model, names, update) => {
   names.forEach((name) => model.on(`change:${name}`, update));
   return () => names.forEach((name) => model.off(`change:${name}`, update));
 };
+
+// A text of the learner's own that is kept. What is `folded` opens with it, or when asked for.
+const writing = (root, model, { question, rows, placeholder, words, folded, onfold = () => {} }) => {
+  const id = freshId("writing");
+  const area = h("textarea", { id, rows, placeholder });
+  area.value = model.get("saved");
+  const status = h("span", { class: "lsl-muted", role: "status", "aria-live": "polite" });
+  const open = h("button", { type: "button" }, words.open);
+  const keep = h("button", { type: "submit", class: "lsl-primary" }, "Keep it");
+
+  const fold = () => {
+    const opened = model.get("opened");
+    folded.forEach((part) => { part.hidden = !opened; });
+    open.hidden = opened || !folded.length;
+    open.setAttribute("aria-expanded", String(opened));
+    onfold(opened);
+  };
+  const save = (event) => {
+    event.preventDefault();
+    if (!area.value.trim()) { status.textContent = words.empty; return; }
+    status.textContent = words.keeping;
+    model.set("text", area.value.trim());
+    if (folded.length) model.set("opened", true);
+    model.save_changes();
+    fold();
+  };
+  area.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) save(event);
+  });
+  open.addEventListener("click", () => {
+    model.set("opened", true);
+    model.save_changes();
+    fold();
+    folded[0].tabIndex = -1;
+    folded[0].focus();
+  });
+  root.append(h("form", { onsubmit: save },
+    h("label", { for: id, class: "lsl-question", style: "display:block", html: question }), area,
+    h("div", { class: "lsl-row" }, keep, open, status)), ...folded);
+  fold();
+  return listen(model, ["saved", "opened"], () => {
+    status.textContent = model.get("saved") ? "Kept." : "";
+    fold();
+  });
+};
