@@ -7,10 +7,14 @@ import pkgutil
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from llmserve_lab.course.blank_answer import tell_blanks
+
 if TYPE_CHECKING:
     from llmserve_lab.course.checks.grader import Grader
 
 PREFIX = "ex"  # of the modules that hold graders: ex01, ex02, ...
+
+tell_blanks()
 
 
 def graders() -> dict[str, Grader]:
