@@ -516,7 +516,7 @@ def test_the_environment_is_active_and_jupyter_reads_our_settings(root, monkeypa
     assert env["JUPYTER_CONFIG_PATH"].split(os.pathsep) == [str(root), "theirs"]
 
 
-def test_jupyterlab_reads_the_file_that_turns_the_news_off(monkeypatch):
+def test_jupyterlab_reads_the_file_that_turns_the_news_off_and_wraps_code(monkeypatch):
     from jupyterlab_server.settings_utils import _get_overrides
 
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(ROOT))
@@ -524,6 +524,8 @@ def test_jupyterlab_reads_the_file_that_turns_the_news_off(monkeypatch):
     assert not trouble
     settings = overrides["@jupyterlab/apputils-extension:notification"]
     assert settings == {"fetchNews": "false", "checkForUpdates": False}
+    code = overrides["@jupyterlab/notebook-extension:tracker"]["codeCellConfig"]
+    assert code == {"lineWrap": True}  # on a narrow page nothing lies beyond the right edge
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows waits for the program instead")
