@@ -18,7 +18,8 @@ from llmserve_lab.widgets.page import inline
 FILE_NAME = "llmserve-lab-summary.html"
 MAX_ROWS, MAX_CHARACTERS = 12, 48  # of what was measured: more would not fit on the page
 MAX_TITLE = 80
-FRAME_PIXELS = 640
+FRAME_PIXELS = 640  # until the page is there, and has said how long it is
+FIT = "this.style.height = `${this.contentDocument.documentElement.scrollHeight + 2}px`"
 
 Measured = tuple[float, str]  # a value and its unit
 
@@ -65,7 +66,8 @@ class SummarySheet:
         page = html.escape(self.html, quote=True)
         size = f"width:100%;max-width:860px;height:{FRAME_PIXELS}px"
         style = f"{size};border:1px solid #8886;border-radius:10px;background:#fff"
-        return f'<iframe title="Summary sheet" style="{style}" srcdoc="{page}"></iframe>'
+        frame = f'title="Summary sheet" style="{style}" onload="{FIT}"'
+        return f'<iframe {frame} srcdoc="{page}"></iframe>'
 
     def _rows(self) -> str:
         return "".join(

@@ -28,6 +28,16 @@ def test_the_sheet_prints_on_one_a4_page(page, measured, on):
     assert tuple(round(float(side)) for side in box.groups()) == A4_POINTS
 
 
+@pytest.mark.parametrize("width", [640, 1140])  # of a cell on a narrow page and on a wide one
+def test_a_cell_shows_the_whole_sheet(page, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.set_content(summary_sheet(FULLEST, "x")._repr_html_())
+    frame = page.locator("iframe")
+    page.wait_for_function("() => document.querySelector('iframe').style.height !== '640px'")
+    cut = frame.evaluate("(e) => e.contentDocument.documentElement.scrollHeight - e.clientHeight")
+    assert cut <= 0
+
+
 def test_an_answer_is_written_compared_and_ticked_by_keyboard(lab, page):
     cell = "from llmserve_lab.course import explain\nexplain('doc1.kv-cache')"
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -40,12 +50,13 @@ def test_an_answer_is_written_compared_and_ticked_by_keyboard(lab, page):
     opened.wait_until_drawn()  # JupyterLab moves the focus until then
     card = page.locator(".lsl-why")
     card.wait_for()
-    assert not card.get_by_text("One way to say it").is_visible()
+    folded = [card.get_by_text(text) for text in ("One way to say it", "Tick what your own")]
+    assert not any(part.is_visible() for part in folded)  # they would give the answer away
     card.locator("textarea").focus()
     page.keyboard.type("keys and values, kept")
     page.keyboard.press("Control+Enter")
     card.get_by_text("Kept.").wait_for()
-    assert card.get_by_text("One way to say it").is_visible()
+    assert all(part.is_visible() for part in folded)
     card.locator("input[type=checkbox]").first.focus()
     page.keyboard.press("Space")
     card.get_by_text("1 of 4 points").wait_for()
