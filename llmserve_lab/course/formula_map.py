@@ -13,8 +13,9 @@ from llmserve_lab.widgets.page import inline, page, plain
 
 COLUMNS = ("code", "formula", "in our engine", "seen in this run")
 STYLE = (
-    ".lsl-map { overflow-x: auto; } .lsl-map :is(th, td) { text-align: left !important; "
-    "vertical-align: top; white-space: normal; padding: 4px 10px 4px 0; }"
+    ".lsl-map table { table-layout: fixed; width: 100%; } "
+    ".lsl-map :is(th, td) { text-align: left !important; vertical-align: top; "
+    "white-space: normal; overflow-wrap: anywhere; padding: 4px 10px 4px 0; }"
 )
 PACKAGE = Path(__file__).parents[1]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 ROW_PIXELS, BASE_PIXELS = 15, 250
+TEXT_CHARACTERS = 40  # of the text above the slider: more would leave a narrow page
 RIGHT = Mark(SHARED.colour, "", "as in the end")
 WRONG = Mark(REJECTED.colour, REJECTED.pattern, "still another token")
 
@@ -48,7 +49,8 @@ def parallel_guesses(
         stepper.always(_cells(passes, mark, is_right))
     for index in stops(len(passes)):
         right = sum(map(_same, passes[index], passes[-1]))
-        label = f"{index + 1}: {right} of {len(passes[0])} as in the end: {texts[index]!r}"
+        told = f"{right} of {len(passes[0])} as in the end"
+        label = f"{index + 1}: {told}: {_beginning(texts[index])}"
         stepper.stop(label, [(_frame(index, len(passes[0])), {})])
     figure.update_layout(barmode="overlay", bargap=0.08)
     figure.update_xaxes(title_text="place in the answer", range=[0.4, len(passes[0]) + 0.6])
@@ -100,3 +102,9 @@ def _in_words(title: str, passes: Sequence[Sequence[int]]) -> str:
     counts = [sum(map(_same, row, passes[-1])) for row in passes]
     told = ", ".join(map(str, counts))
     return f"{title} {len(passes)} passes over {len(passes[0])} places; right after each: {told}."
+
+
+def _beginning(text: str) -> str:
+    """As Python writes it, cut where it is too long."""
+    written = repr(text)
+    return written if len(written) <= TEXT_CHARACTERS else f"{written[: TEXT_CHARACTERS - 3]}..."

@@ -78,6 +78,12 @@ class TestParallelGuesses:
         assert labels[0] == "1: 1 of 3 as in the end: 'a'"
         assert "4 passes over 3 places; right after each: 1, 2, 3, 3." in describe(figure)
 
+    def test_a_long_text_is_cut_above_the_slider(self):
+        figure = plots.parallel_guesses(PASSES, ["x" * 30, "y" * 500, "abc", "abc"])
+        first, second, *_ = [step.label for step in figure.layout.sliders[0].steps]
+        assert first.endswith("x" * 30 + "'")
+        assert second.endswith("yyy...") and len(second) < 72
+
     def test_right_from_the_first_pass_on(self):
         figure = plots.parallel_guesses([[1, 2]], ["x"])
         require_readable(figure)

@@ -48,6 +48,8 @@ def test_lines_meet_the_weights_where_the_context_costs_as_much():
     at = dict(zip(lines["wide"].x, lines["wide"].y, strict=True))
     assert at[2048] == 1.0  # GiB
     marks = [trace.x[0] for trace in figure.data if trace.mode != "lines"]
+    labels = [trace.textposition for trace in figure.data if trace.mode != "lines"]
+    assert labels == ["top left", "bottom right"]  # the lowest line's, clear of the one above
     assert marks == [12 * GIB // (512 * 1024), 13 * GIB // (8 * 1024)]
     assert len({trace.line.dash for trace in lines.values()}) == 2
     assert "24,576 tokens" in describe(figure)
