@@ -12,8 +12,10 @@ from nbclient import NotebookClient
 
 from llmserve_lab.course.build import FORMS, main
 from llmserve_lab.course.lint import ANSWER_LINES, CODE_LINES, PROSE_WORDS, count_words
+from tests.printed_width import WIDEST, too_wide
 
 ROOT = Path(__file__).resolve().parents[1]
+WIDTH_PLUGIN = "tests.printed_width"
 CELL_SECONDS = 120  # a stuck cell ends here; nothing is measured
 LARGEST = 200_000  # bytes; results or widget state would exceed it
 NOTEBOOKS = sorted(
@@ -35,7 +37,7 @@ def run_cells(notebook, environment, report):
     """Run a notebook with nbval; how each cell ended, by pytest's name for it."""
     command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env"]
     options = [f"--nbval-cell-timeout={CELL_SECONDS}", f"--junitxml={report}"]
-    isolated = ["-p", "no:cacheprovider", "-o", "addopts=", notebook]
+    isolated = ["-p", "no:cacheprovider", "-p", WIDTH_PLUGIN, "-o", "addopts=", notebook]
     done = subprocess.run(
         [*command, *options, *isolated], env=environment, capture_output=True, text=True, cwd=ROOT
     )
@@ -71,6 +73,17 @@ def test_a_cell_that_fails_or_is_skipped_does_not_count_as_passed(environment, t
     assert sorted(ends.values()) == ["failure", "passed", "skipped"]
 
 
+@pytest.mark.parametrize(
+    ("source", "end"),
+    [(f"print('a' * {WIDEST})", "passed"), (f"print('a' * {WIDEST + 1})", "failure")],
+)
+def test_a_line_too_wide_for_a_narrow_page_is_a_failure(source, end, environment, tmp_path):
+    file = tmp_path / "wide.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]), file)
+    ends, _ = run_cells(file, environment, tmp_path / "report.xml")
+    assert list(ends.values()) == [end]
+
+
 def test_a_notebook_without_cells_is_a_failure(environment, tmp_path):
     file = tmp_path / "empty.ipynb"
     nbformat.write(nbformat.v4.new_notebook(), file)
@@ -95,9 +108,11 @@ def test_a_blank_exercise_fails_exactly_at_its_checks(notebook, environment):
         assert cell.execution_count, f"{cell.id} did not run"
         if "check" in cell.metadata.get("tags", ()):
             checks[cell.id] = ("NotImplementedError", f"exercise {cell.metadata.exercise}")
+        assert not too_wide(cell.outputs)
         for output in cell.outputs:
             if output.output_type == "error":
                 failed[cell.id] = (output.ename, output.evalue.split(":")[0])
+                assert len(output.traceback) == 1 and "is still blank" in output.traceback[0]
     assert checks and failed == checks
 
 

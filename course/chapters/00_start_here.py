@@ -37,7 +37,8 @@ doctor()
 # %% key="00-model"
 model = load("lab-target")
 config = model.model.config
-print(f"{model.num_parameters:,} parameters in {model.model.dtype}: {model.why_dtype}")
+print(f"{model.num_parameters:,} parameters in {model.model.dtype}:")
+print(model.why_dtype)
 print(config.num_hidden_layers, "layers of", config.hidden_size)
 
 # %% [markdown] key="00-tokens-prose" lang="en"
@@ -47,7 +48,7 @@ print(config.num_hidden_layers, "layers of", config.hidden_size)
 prompt = "class Stack:\n    def __init__(self):\n"
 token_ids = model.tokenizer(prompt)["input_ids"]
 print(len(prompt), "characters,", len(token_ids), "tokens")
-print([model.tokenizer.decode([token]) for token in token_ids])
+print(*(repr(model.tokenizer.decode([token])) for token in token_ids))
 
 # %% [markdown] key="00-predict-prose" lang="en"
 # ## Predict: how fast will it write?

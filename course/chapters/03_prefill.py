@@ -334,7 +334,7 @@ whole = runs[0]
 for run in runs:
     print(f"budget {run.budget:>4}: {run.prefill_steps:>2} steps, ", end="")
     print(f"{run.num_bytes / whole.num_bytes:4.1f} times the bytes, ", end="")
-    print(f"{run.first_token_ms / whole.first_token_ms:3.1f} times the newcomer's TTFT")
+    print(f"{run.first_token_ms / whole.first_token_ms:3.1f} times the TTFT")
 moved = [run.num_bytes for run in runs]
 assert moved == sorted(moved) and moved[-1] > 10 * moved[0]
 

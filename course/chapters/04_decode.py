@@ -186,9 +186,7 @@ machine = this_machine(model.model.dtype)
 prefills, decodes = prefill_uses(model, (16, 64, 512)), decode_uses(model, (1, 8, 64))
 for use in (*prefills, *decodes):
     print(use)
-print(
-    f"this machine: {machine.bandwidth / 1e9:.0f} GB/s, {machine.flops / 1e9:.0f} GFLOP/s, ", end=""
-)
+print(f"this machine: {machine.bandwidth / 1e9:.0f} GB/s, {machine.flops / 1e9:.0f} GFLOP/s,")
 print(f"equal at {machine.flops / machine.bandwidth:.1f} operations a byte")
 assert prefills[-1].intensity > 50 * decodes[0].intensity
 
@@ -337,10 +335,11 @@ print(f"one vector: {1000 * floor:.1f} ms by bandwidth, {1000 * one.seconds:.1f}
 # %% key="04-whatif"
 seven = ModelSize.llama2_7b()
 names = ("T4", "L4", "A100", "H100", "H200")
+print("calculated, the least for a token:")
 for name in names:
     gpu, step = GPUS[name], decode_estimate(seven, GPUS[name], batch_size=1, context=1024)
     print(f"{name:<4} {gpu.bandwidth / 1e9:5.0f} GB/s {gpu.flops / 1e12:4.0f} TFLOP/s: ", end="")
-    print(f"at least {1000 * step.seconds:5.1f} ms a token, {step.bound} decides (calculated)")
+    print(f"{1000 * step.seconds:5.1f} ms, {step.bound} decides")
     assert step.bound == "bandwidth"
 
 # %% [markdown] key="04-whatif-batch-prose" lang="en"

@@ -226,7 +226,8 @@ for each in (prompt, *held_out_prompts(model.tokenizer, count=1, num_tokens=64, 
 for _ in range(63):
     llm.step()
 first = llm.trace[-1].running[0]
-print("blocks of the first request:", *first.block_table)
+print("blocks of the first request:", *first.block_table[:16])
+print("and then:", *first.block_table[16:])
 
 # %% key="07-paged-map"
 show(kv_block_map(llm.trace, title="Where do a request's keys and values lie?"))
@@ -321,7 +322,7 @@ for dtype in served:
 
 # %% key="07-error-reading"
 eight, four = (abs(loss[dtype] - loss["auto"]) for dtype in ("int8", "int4"))
-print(f"against float32 the loss moves by {eight:.4f} with int8 and by {four:.4f} with int4")
+print(f"the loss moves by {eight:.4f} with int8 and by {four:.4f} with int4")
 assert eight < four
 
 # %% [markdown] key="07-whatif-prose" lang="en"
@@ -340,12 +341,12 @@ small = ModelSize.of("lab-target", model.model)
 counted = rows[-1]["uncached"]["linear"] - rows[-2]["uncached"]["linear"]  # 256 tokens more
 tables = config.vocab_size * config.hidden_size  # only looked up
 formula = 2 * (small.parameters - tables) * 256
-print(f"256 tokens more: {counted:,} operations counted, {formula:,} by formula")
+print(f"256 tokens more: {counted:,} counted, {formula:,} by formula")
 assert abs(formula / counted - 1) < 0.01
 
 # %% key="07-whatif"
 seven, gpu = ModelSize.llama2_7b(), GPUS["A100"]
-print(f"{seven.name} on one {gpu.name}, ms for the token at each position, calculated:")
+print(f"{seven.name} on one {gpu.name}, ms for a token by its position, calculated:")
 for t in (64, 256, 1024, 4096):
     weights, kv = seven.weight_bytes, seven.kv_bytes(t)
     one = 2 * seven.parameters / gpu.flops

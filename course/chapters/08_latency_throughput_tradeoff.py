@@ -89,9 +89,10 @@ show(plots.batch_curve(short, cost))
 
 # %% key="08-gains"
 doubled = {b: at[2 * b].tokens_per_second / at[b].tokens_per_second for b in sizes[:-1]}
-print("times the tokens/s:", {f"{b} to {2 * b}": round(gain, 2) for b, gain in doubled.items()})
+for b, gain in doubled.items():
+    print(f"{b:>3} to {2 * b:>3}: {gain:.2f} times the tokens/s")
 knee = next((b for b in sizes[:-1] if b >= cost.knee), sizes[-2])
-print(f"by the line: fixed / each = {cost.knee:.1f}, so less than a third more from batch {knee}")
+print(f"the line: fixed / each = {cost.knee:.1f}; less than a third more from batch {knee}")
 
 # %% [markdown] key="08-bump" lang="en"
 # Single doublings need not follow the line: with few rows an engine multiplies in another way than
@@ -166,7 +167,7 @@ show(plots.token_reads(cases, weights, each_kv))
 
 # %% key="08-intensity"
 for case, points in cases.items():
-    per_byte = {p.batch_size: round(p.flops / p.num_bytes, 1) for p in points}
+    per_byte = {p.batch_size: round(p.flops / p.num_bytes, 1) for p in points[::2]}
     print(f"{case}, operations per byte: {per_byte}")
 grown = (long[-1].flops / long[-1].num_bytes) / (long[0].flops / long[0].num_bytes)
 reveal("08.intensity", grown)
@@ -249,8 +250,8 @@ reveal("08.live", verdicts[(excess > 1) + (excess > 1.25)])
 steps = [step for step in live[chosen].trace if step.scheduled]
 read = sum(item.num_prompt_tokens for step in steps for item in step.scheduled)
 mixed = sum(any(item.num_prompt_tokens for item in step.scheduled) for step in steps)
-print(f"{mixed} of {len(steps)} steps also read prompts: {read} tokens, ", end="")
-print(f"beside {live[chosen].num_output_tokens} that were generated")
+print(f"{mixed} of {len(steps)} steps also read prompts:")
+print(f"{read} tokens, beside {live[chosen].num_output_tokens} that were generated")
 kept = [users for users, run in live.items() if run.percentile("tpot", 50) <= promise]
 print(f"largest batch here whose median kept the promise: {max(kept, default=None)}")
 assert read == 3 * chosen * 32
@@ -346,7 +347,8 @@ slo = SLO(ttft=40 * at[1].seconds, tpot=3.5 * at[1].seconds)
 for share in (0.4, 0.8, 1.0):
     good = {limit: run.goodput(slo) for limit, run in runs[share].items()}
     told = ", ".join(f"{limit}: {value:.1f}" for limit, value in good.items())
-    print(f"load {share}: good requests/s by limit {told}; most at {max(good, key=good.get)}")
+    print(f"load {share}, good requests/s by limit: most at {max(good, key=good.get)}")
+    print("   ", told)
     assert all(good[limit] <= run.request_throughput for limit, run in runs[share].items())
 
 # %% [markdown] key="08-choose-change" lang="en"
@@ -432,8 +434,8 @@ show(
 for context in (128, 1024, 16384):
     last = calculate("A100", context)[-1]
     knee_bytes = seven.weight_bytes / seven.kv_bytes(context)
-    print(f"context {context:>6}: as much KV as weights at batch {knee_bytes:.1f}, ", end="")
-    print(f"memory full at {last['batch']}: {last['tpot_ms']:.0f} ms, mostly {last['bound']}")
+    print(f"context {context:>6}: as much KV as weights at batch {knee_bytes:.1f},")
+    print(f"    memory full at {last['batch']}: {last['tpot_ms']:.0f} ms, mostly {last['bound']}")
 bounds = [calculate("A100", context)[-1]["bound"] for context in (128, 1024, 16384)]
 assert bounds == ["arithmetic", "KV cache", "KV cache"]
 

@@ -255,7 +255,7 @@ print("block table:", *table)
 print("slot mapping of call 1:", *ours[0].slots[:8], "...; of call 2:", *ours[1].slots)
 stored, _ = llm.kv_cache.read(0, torch.tensor(slots, device=network.device))
 apart = float((stored.transpose(0, 1) - keys[0]).abs().max())
-print(f"layer 0's keys, read through the table, differ from DynamicCache's by {apart:.0e} at most")
+print(f"layer 0's keys through the table: within {apart:.0e} of DynamicCache's")
 assert written == slots and apart < 1e-3
 
 # %% key="10-growth"
@@ -303,7 +303,7 @@ prompts = [
 pad = tokenizer.eos_token_id  # this tokenizer has no token of its own for padding
 batch = left_padded([each["prompt_token_ids"] for each in prompts], pad)
 for name, tensor in batch.items():
-    print(f"{name:<15}{tuple(tensor.shape)}  last row: ...", *tensor[-1, -9:].tolist())
+    print(f"{name:<15}{tuple(tensor.shape)}  last row: ...", *tensor[-1, -8:].tolist())
 
 # %% key="10-predict-mask"
 wrong = ["none", "1", "2", "3", "all 4"]
@@ -446,7 +446,7 @@ new = [tensor for layer in past.layers for tensor in (layer.keys, layer.values)]
 llm.generate(prompt, params)
 moved = sum(a.data_ptr() != b.data_ptr() for a, b in zip(old, new, strict=True))
 print(f"DynamicCache: {moved} of {len(old)} tensors are new, {old_bytes:,} bytes were copied")
-print("our engine: its tensors are where they were, and a call writes one slot in each")
+print("our engine: the tensors of before; a call writes one slot in each")
 assert moved == len(old) and llm.kv_cache.keys[0].data_ptr() == pool
 
 # %% [markdown] key="10-worse-padding" lang="en"
@@ -475,8 +475,8 @@ for name, spread in (
     padded, flat = len(spread) * max(spread), sum(spread)
     times = [2 * eight.parameters * count / gpu.flops for count in (padded, flat)]
     gib = [eight.kv_bytes(count) / 2**30 for count in (padded, flat)]
-    print(f"{name:<10} padded {times[0]:5.1f} s, {gib[0]:5.1f} GiB; ", end="")
-    print(f"without {times[1]:5.1f} s, {gib[1]:5.1f} GiB: {padded / flat:.1f} times")
+    print(f"{name:<9} padded {times[0]:4.1f} s, {gib[0]:4.1f} GiB; ", end="")
+    print(f"without {times[1]:4.1f} s, {gib[1]:4.1f} GiB: {padded / flat:.1f} times")
     assert padded >= flat
 
 # %% [markdown] key="10-whatif-change" lang="en"

@@ -66,10 +66,11 @@ print(len(prompts), "prompts of", len(prompts[0]["prompt_token_ids"]), "tokens")
 lengths = [64, 64, 8, 8, 8, 8, 8, 8]
 wide = serve_at_once(model, prompts, lengths, slots=2)
 short = serve_at_once(model, prompts, lengths, slots=1, shortest_first=True)
-print("two at a time, as they came: ", wide)
-print("one at a time, shortest first:", short)
-assert wide.tokens == short.tokens and short.steps == 2 * wide.steps
-assert wide.median_wait > 2 * short.median_wait
+print("2 at a time, as they came:  ", wide)
+print("1 at a time, shortest first:", short)
+assert wide.tokens == short.tokens
+if max(lengths) >= 8 * min(lengths):  # two long answers, six short ones
+    assert short.steps == 2 * wide.steps and wide.median_wait > 2 * short.median_wait
 
 # %% key="11-latency-figure"
 title = "Two at a time in order of arrival: who waits for whom?"
@@ -107,8 +108,8 @@ belief.refute()
 
 # %% key="11-latency-grain"
 narrow = serve_at_once(model, prompts, lengths, slots=1)
-print("one at a time, as they came: ", narrow)
-print("two at a time, as they came: ", wide)
+print("1 at a time, as they came:", narrow)
+print("2 at a time, as they came:", wide)
 assert narrow.median_wait > wide.median_wait and narrow.tokens_per_step < wide.tokens_per_step
 
 # %% [markdown] key="11-latency-change" lang="en"
@@ -133,15 +134,18 @@ predict("11.passes", question, low=1, high=25, step=1, unit="passes")
 prompt = held_out_prompts(model.tokenizer, count=1, num_tokens=48, seed=2)[0]["prompt_token_ids"]
 guess = [prompt[-1]] * 24  # any tokens will do
 first = refine(model, prompt, guess)
-print("one pass over", len(first), "places:", repr(model.tokenizer.decode(first)))
+print("one pass over", len(first), "places:")
+print(repr(model.tokenizer.decode(first)))
 (output,) = LLM(model).generate({"prompt_token_ids": prompt}, greedy(24))
-print("24 decode steps:        ", repr(output.outputs[0].text))
+print("24 decode steps:")
+print(repr(output.outputs[0].text))
 
 # %% key="11-parallel-run"
 passes = jacobi_passes(model, prompt, guess)
 secured = right_so_far(passes)
 print(len(passes), "passes over", len(guess), "places =", len(passes) * len(guess), "computed")
-print("right from the start on, after each pass:", secured)
+print("right from the start on, after each pass:")
+print(*secured)
 assert passes[-1] == list(output.outputs[0].token_ids)  # the same text, by another way
 assert all(right > done for done, right in enumerate(secured[: len(guess)]))  # one more a pass
 
@@ -183,7 +187,7 @@ print("one pass confirms", sum(a == b for a, b in zip(checked, passes[-1], stric
 wrong_first = [guess[0], *passes[-1][1:]]
 kept = refine(model, prompt, wrong_first)
 changed = sum(a != b for a, b in zip(kept, passes[-1], strict=True))
-print("with only the first token guessed wrong,", changed, "of the other 23 come out otherwise")
+print("with only the first guess wrong,", changed, "of the other 23 come out otherwise")
 assert checked == passes[-1] and kept[0] == passes[-1][0]
 
 # %% [markdown] key="11-parallel-change" lang="en"
@@ -259,7 +263,7 @@ seven = ModelSize.llama2_7b()
 room = Deployment(seven, GPUS["A100"]).num_blocks(block_tokens) * block_tokens
 for context in (128, 1024, 4096):
     share = seven.kv_bytes(context) / seven.weight_bytes
-    print(f"{context:>5} tokens: KV of one request {share:6.1%} of the weights; ", end="")
+    print(f"{context:>5} tokens: KV of one request {share:5.1%} of the weights; ", end="")
     print(f"{room // context} requests fit")
 
 # %% [markdown] key="11-context-change" lang="en"

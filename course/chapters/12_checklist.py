@@ -185,7 +185,7 @@ cache = [*llm.kv_cache.keys, *llm.kv_cache.values]  # each (slots, KV heads, hea
 before = [part.clone() for part in cache]
 llm.step()  # one decode step
 changed = [(old != new).flatten(1).any(1) for old, new in zip(before, cache, strict=True)]
-print("slots that changed, by layer: keys and values", [int(part.sum()) for part in changed])
+print("changed slots by layer, keys and values:", *(int(part.sum()) for part in changed))
 written = sum(part[0].nbytes for part in cache)
 print(written, "bytes, with", llm.capacity.bytes_per_token, "per token by the engine's own plan")
 assert all(int(part.sum()) == 1 for part in changed)
@@ -230,8 +230,8 @@ for limit in (1, 2, 4, 8):
         for token in step.sampled:
             first[limit].setdefault(int(token.request_id), step.step + 1)
     rate = llm.metrics.generation_tokens / llm.metrics.steps
-    print(f"limit {limit}: {len(llm.trace):>3} steps, {rate:g} tokens a step; ", end="")
-    print(f"first token of each in step {[*first[limit].values()]}")
+    print(f"limit {limit}: {len(llm.trace):>3} steps, {rate:g} tokens a step; first token in step")
+    print("   ", *first[limit].values())
     assert len(llm.trace) == 24 * 8 // limit and rate == limit
 
 # %% key="12-tradeoff-figure"
@@ -284,10 +284,10 @@ small, seven = ModelSize.of("lab-target", model.model), ModelSize.llama2_7b()
 per_token = runs[8].capacity.bytes_per_token
 assert small.kv_bytes(1) == per_token
 print(f"calculated = measured: {per_token:,} bytes per token; 7B: {seven.kv_bytes(1):,.0f}")
+print("7B on an A100, calculated:")
 for batch in (1, 8, 32):
     step = decode_estimate(seven, GPUS["A100"], batch, context=1024)
-    gib = step.memory_bytes / 2**30
-    print(f"7B on an A100, calculated, batch {batch:>2}: {gib:.0f} GiB, at least ", end="")
+    print(f"batch {batch:>2}: {step.memory_bytes / 2**30:.0f} GiB, at least ", end="")
     print(f"{1000 * step.seconds:4.1f} ms a step, at most {step.tokens_per_second:5.0f} tokens/s")
 
 # %% [markdown] key="12-sheet-prose" lang="en"

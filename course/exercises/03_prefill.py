@@ -18,8 +18,6 @@ from llmserve_lab.course import check, hint
 from llmserve_lab.course.counted import counted_flops
 from llmserve_lab.course.own_attention import use_attention
 
-torch.set_grad_enabled(False)
-
 # %% [markdown] key="03-data" lang="en"
 # ## The data
 #
@@ -28,6 +26,7 @@ torch.set_grad_enabled(False)
 # the chunk, in decode it is 1.
 
 # %% key="03-example"
+torch.set_grad_enabled(False)  # nothing is trained here
 q = torch.tensor([[1.0, 0.0], [0.0, 2.0]])  # (m, d): tokens 2 and 3 of 3
 k = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])  # (n, d)
 v = torch.tensor([[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]])  # (n, d)
@@ -164,7 +163,8 @@ mine = prefill_flops(200, c.num_hidden_layers, c.hidden_size, kv_width, c.interm
 counted = counted_flops(model, 200)
 output_layer = 2 * c.hidden_size * c.vocab_size
 print("yours ", mine)
-print("torch ", counted, "of these", output_layer, "in the output layer")
+print("torch ", counted)
+print("of these", output_layer, "in the output layer")
 assert mine == {**counted, "linear": counted["linear"] - output_layer}
 
 # %% [markdown] key="03-serve-prose" lang="en"

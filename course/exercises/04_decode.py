@@ -16,14 +16,13 @@ from llmserve_lab import LLM, SamplingParams, load, measure_peak
 from llmserve_lab.course import check, hint
 from llmserve_lab.course.own_sampler import use_sampler
 
-torch.set_grad_enabled(False)
-
 # %% [markdown] key="04-data" lang="en"
 # ## The data
 #
 # The logits of one place: a number for each token of the vocabulary. A token is its index.
 
 # %% key="04-example"
+torch.set_grad_enabled(False)  # nothing is trained here
 logits = torch.tensor([1.0, 3.0, 2.5, -1.0])
 print(len(logits), "tokens in this vocabulary")
 
@@ -191,7 +190,7 @@ def next_logits(tokens):
 
 # %% key="04-real-loop" exercise="04.5" tags=["check"]
 mine = decode(next_logits, prompt, 24, eos)
-print(repr(model.tokenizer.decode(mine)))
+print(repr(model.tokenizer.decode(mine)[:60]))
 assert mine == theirs
 
 # %% [markdown] key="04-sampler-prose" lang="en"
@@ -212,7 +211,7 @@ use_sampler(own, greedy)
 assert list(output.outputs[0].token_ids) == theirs
 use_sampler(own, choose)
 for output in own.generate([{"prompt_token_ids": prompt}] * 3, params):
-    print(repr(output.outputs[0].text))
+    print(repr(output.outputs[0].text[:60]))
 
 # %% [markdown] key="04-pace-prose" lang="en"
 # And the forecast, against this machine. `lab-target` is so small that a step has other costs than

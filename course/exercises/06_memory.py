@@ -183,8 +183,9 @@ print(f"{dims['parameters']:,} parameters of {bits} bits")
 
 # %% key="06-setting"
 setting = {"weight_bits": bits, "kv_bits": bits, "block_size": 16, "step_tokens": 256}
-setting |= {"context": 96 + 64, "batch": 32}
 print(setting)
+setting |= {"context": 96 + 64, "batch": 32}
+print("and", setting["context"], "tokens of context,", setting["batch"], "requests")
 
 # %% key="06-size" exercise="06.5" tags=["check"]
 planned = memory_plan(dims, 48 * MIB, setting)

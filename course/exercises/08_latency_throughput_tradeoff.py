@@ -195,7 +195,8 @@ assert picked["standard"] < picked["interactive"] <= picked["offline"]
 model = load("lab-target")
 points = measure_batches(model, [1, 2, 4, 8, 16, 32], context=32)
 seen = [(point.batch_size, point.seconds) for point in points]
-print([f"{batch}: {1000 * seconds:.2f} ms" for batch, seconds in seen])
+for batch, seconds in seen:
+    print(f"batch {batch:>2}: {1000 * seconds:6.2f} ms")
 
 # %% key="08-engine-fit" exercise="08.2" tags=["check"]
 measured = fit(seen)

@@ -36,7 +36,7 @@ class ForwardCall:
         return count
 
     def __str__(self) -> str:
-        return f"input {self.shape!s:<9} cached {self.cached:>4} -> {self.held:>4} tokens"
+        return f"input {self.shape!s:<8} cached {self.cached:>3} -> {self.held:>3}"
 
 
 @contextmanager

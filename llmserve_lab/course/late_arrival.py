@@ -45,10 +45,9 @@ class LateArrival:
 
     def __str__(self) -> str:
         return (
-            f"budget {self.budget:>4}: first token after {self.prefill_steps:>2} "
-            f"{'steps' if self.prefill_steps > 1 else 'step'} "
-            f"({self.first_token_ms:4.0f} ms); fullest step {self.largest_step:>3} tokens "
-            f"(longest gap {self.longest_gap_ms:4.0f} ms)"
+            f"budget {self.budget:>4}: steps {self.prefill_steps:>2}, "
+            f"TTFT {self.first_token_ms:4.0f} ms; "
+            f"at most {self.largest_step:>3} tokens, {self.longest_gap_ms:4.0f} ms a step"
         )
 
 

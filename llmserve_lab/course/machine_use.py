@@ -42,8 +42,8 @@ class Use:
     def __str__(self) -> str:
         unit = {"prefill": "tokens", "decode": "requests", "product": "vectors"}[self.kind]
         return (
-            f"{self.kind:>7}, {self.size:>3} {unit:<8}: {self.intensity:6.1f} operations a byte, "
-            f"{self.rate / 1e9:6.2f} GFLOP/s, {1000 * self.seconds:6.1f} ms"
+            f"{self.kind:>7}, {self.size:>3} {unit:<8} {self.intensity:6.1f} operations/byte, "
+            f"{self.rate / 1e9:6.1f} GFLOP/s, {1000 * self.seconds:6.1f} ms"
         )
 
 

@@ -30,8 +30,8 @@ class Served:
 
     def __str__(self) -> str:
         return (
-            f"{self.tokens} tokens in {self.steps:>3} steps, {self.tokens_per_step:.1f} a step; "
-            f"half of the requests were done after {self.median_wait:.0f} steps"
+            f"{self.steps:>3} steps of {self.tokens_per_step:.1f} tokens, "
+            f"half done after {self.median_wait:.0f}"
         )
 
 
