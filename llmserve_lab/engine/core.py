@@ -98,7 +98,10 @@ class Engine:
         """
         self._carry_out_aborts()
         if self.requests:
-            self._unreturned += self._compute()
+            try:
+                self._unreturned += self._compute()
+            finally:
+                self.scheduler.call_off()
         return self._take()
 
     def wait(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from llmserve_lab.engine.batch import Scheduled
+from llmserve_lab.engine.loans import Loans
 from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.scheduler import Scheduler
 from llmserve_lab.kv_cache import BlockAllocator
@@ -44,11 +45,13 @@ def _wrong_block(block: object, references: tuple[int, ...]) -> str | None:
     return None if references[block] else "which is free: it was released, or never allocated"
 
 
-def overwritten(item: Scheduled, pool: BlockAllocator, references: tuple[int, ...]) -> int | None:
-    """A block that others read too and that this item would write into."""
+def overwritten(item: Scheduled, pool: BlockAllocator, loans: Loans) -> int | None:
+    """A block that this item would write into and that others read too, except those who do so
+    because it is written now."""
     first = item.start // pool.block_size
     for block in item.request.block_table[first : pool.blocks_for(item.start + item.num_tokens)]:
-        if references[block] > 1:
+        references = pool.num_refs(block)
+        if references > 1 and references > 1 + loans.num_readers(block):
             return block
     return None
 

@@ -48,7 +48,7 @@ class Request:
     prompt_logprobs: list[Entry | None] = field(default_factory=list)
     """Of the prompt tokens run so far, where asked for; one list for all continuations."""
     num_preemptions: int = 0
-    num_hit_tokens: int = 0  # that the latest admission found computed, outputs included
+    num_hit_tokens: int = 0  # that the latest admission shared with others, outputs included
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.prompt_token_ids)
@@ -79,3 +79,8 @@ class Request:
     def tokens_ahead(self) -> list[int]:
         """Drafts that are taken for right: none, see `Position`."""
         return []
+
+    def part(self) -> list[Request]:
+        """The continuations that still wait for this prompt; they do no more."""
+        forks, self.forks = self.forks, []
+        return [fork for fork in forks if fork.status is not Status.FINISHED]

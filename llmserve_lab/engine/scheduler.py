@@ -31,6 +31,9 @@ class Scheduler:
     gave way `max_preemptions` times starts again only with every block that it can ever need (0:
     every request starts that way, and none is ever preempted).
 
+    With prefix caching, one of the prompts that come together computes what they have in common,
+    and the others go on from there in the same step: who drops it from the step drops them too.
+
     Subclass it and override `schedule` to try a policy: `LLM(..., scheduler=MyScheduler())`. Take
     requests from `waiting`, `_grow` them to the tokens that they will have, `_enter` them.
     """
@@ -84,16 +87,14 @@ class Scheduler:
         self._release(request)
         self.preemption.forget(request)
         request.status = Status.FINISHED
-        heirs, request.forks = _unfinished(request.forks), []
-        if heirs:
+        if heirs := request.part():
             heirs[0].forks = heirs[1:]
             self.add(heirs[0])
 
     def fork(self, request: Request) -> list[Request]:
         """The prompt of `request` is computed: let the continuations that wait for it run on from
         its blocks. Returns those that do; the others are queued, since they find no place."""
-        forks, request.forks = _unfinished(request.forks), []
-        return [fork for fork in forks if self._join(fork, request)]
+        return [fork for fork in request.part() if self._join(fork, request)]
 
     def start_over(self, requests: Iterable[Request]) -> None:
         """Free every block and queue all of `requests` again: nothing is known any more of who
@@ -109,10 +110,6 @@ class Scheduler:
             if request not in parts_later:
                 self.add(request)
 
-    @property
-    def has_work(self) -> bool:
-        return bool(self.waiting or self.running)
-
     def schedule(self) -> list[Scheduled]:
         """The next step's tokens, within the limits; their blocks are allocated."""
         self.preempted = []
@@ -125,24 +122,28 @@ class Scheduler:
         """Note that the batch's tokens are computed: full blocks can be shared from now on."""
         for request, start, num_tokens in batch:
             request.num_computed_tokens = start + num_tokens
-            if self.pool.enable_prefix_caching:
-                self.tables.publish(request)
+            self.tables.publish(request)
+        self.tables.loans.settle()
+
+    def call_off(self) -> None:
+        """Called by the engine after each step, whatever came of it: whoever goes on from tokens
+        that the step was to compute and did not is queued again."""
+        for request in reversed(self.tables.loans.call_off()):
+            self._send_back(request)
 
     def accept(self, request: Request, num_tokens: int) -> None:
         """Drafts are tokens of the request now, and the next `num_tokens` of it are computed."""
         request.num_computed_tokens += num_tokens
-        if self.pool.enable_prefix_caching:
-            self.tables.publish(request)
+        self.tables.publish(request)
 
     def _schedule_running(self) -> list[Scheduled]:
         batch: list[Scheduled] = []
-        budget = self.limits.max_num_batched_tokens
-        index = 0
+        budget, index = self.limits.max_num_batched_tokens, 0
         while index < len(self.running) and budget > 0:
             request = self.running[index]
             count = min(request.num_uncomputed_tokens, budget)
             if self._make_room(request, count):
-                batch.append(Scheduled(request, request.num_computed_tokens, count))
+                batch.append(self.tables.plan(request, count))
                 budget -= count
                 index += 1
         return batch
@@ -177,23 +178,27 @@ class Scheduler:
 
     def _victim(self, request: Request) -> Request:
         """The latest running request that was not preempted too often; `request` at the latest."""
-        for candidate in reversed(self.running):
-            if candidate is request or not self._must_finish(candidate):
-                return candidate
-        return request
+        others = (r for r in reversed(self.running) if r is request or not self._must_finish(r))
+        return next(others, request)
 
     def _must_finish(self, request: Request) -> bool:
         return request.num_preemptions >= self.max_preemptions
 
     def _preempt(self, request: Request) -> None:
-        self.running.remove(request)
-        self.preemption.save(request)
+        if not self.tables.loans.borrows(request):
+            self.preemption.save(request)
+        self._send_back(request)
+        request.num_preemptions += 1
+        self.preempted.append(request)
+
+    def _send_back(self, request: Request) -> None:
+        """Take a request's blocks, and queue it before all others."""
+        if request in self.running:
+            self.running.remove(request)
         self._release(request)
         request.num_computed_tokens = 0
-        request.num_preemptions += 1
         request.status = Status.WAITING
         self.waiting.appendleft(request)
-        self.preempted.append(request)
 
     def _admit(self, batch: list[Scheduled]) -> None:
         budget = self.limits.max_num_batched_tokens - sum(item.num_tokens for item in batch)
@@ -205,7 +210,7 @@ class Scheduler:
             count = min(request.num_uncomputed_tokens, budget)
             self._grow(request, request.num_computed_tokens + count)
             self._enter(request)
-            batch.append(Scheduled(request, request.num_computed_tokens, count))
+            batch.append(self.tables.plan(request, count))
             budget -= count
 
     def _enter(self, request: Request) -> None:
@@ -247,7 +252,3 @@ class Scheduler:
 
     def _release(self, request: Request) -> None:
         self.tables.release(request)
-
-
-def _unfinished(requests: list[Request]) -> list[Request]:
-    return [request for request in requests if request.status is not Status.FINISHED]

@@ -57,10 +57,7 @@ class StaticBatchingScheduler(Scheduler):
             free -= self.pool.blocks_for(self._final_tokens(self.waiting[0]))
             if free < 0:
                 break
-            request = self.waiting.popleft()
-            self.tables.reuse_prefix(request)
-            self.pool.note_lookup(len(request.token_ids), request.num_hit_tokens)
-            self._enter(request)
+            self._enter(self.waiting.popleft())
 
     def _unread(self) -> list[Request]:
         """Those whose prompt is not computed yet."""
@@ -70,10 +67,13 @@ class StaticBatchingScheduler(Scheduler):
         batch: list[Scheduled] = []
         budget = self.limits.max_num_batched_tokens
         for request in requests:
-            count = min(request.num_uncomputed_tokens, budget)
-            if count == 0:
+            if budget == 0:
                 break
+            if not request.block_table:
+                self.tables.reuse_prefix(request)
+                self.pool.note_lookup(len(request.token_ids), request.num_hit_tokens)
+            count = min(request.num_uncomputed_tokens, budget)
             self._grow(request, request.num_computed_tokens + count)
-            batch.append(Scheduled(request, request.num_computed_tokens, count))
+            batch.append(self.tables.plan(request, count))
             budget -= count
         return batch

@@ -29,8 +29,8 @@ def validate(batch: list[Scheduled], scheduler: Scheduler, requests: dict[str, R
 
     Raises:
         SchedulerError: not a list of Scheduled, an unknown request, one twice, a wrong start, too
-            many tokens or sequences, nothing to do while requests wait, or blocks that are missing,
-            free, lost or another's.
+            many tokens or sequences, nothing to do while requests wait, blocks that are missing,
+            free, lost or another's, or that nobody computes.
     """
     if not isinstance(batch, list) or not all(type(item) is Scheduled for item in batch):
         raise SchedulerError(f"schedule() must return a list of Scheduled, not {batch!r:.80}.")
@@ -46,6 +46,7 @@ def validate(batch: list[Scheduled], scheduler: Scheduler, requests: dict[str, R
     if len({item.request.request_id for item in batch}) < len(batch):
         ((name, _),) = Counter(item.request.request_id for item in batch).most_common(1)
         raise SchedulerError(f"Request {name!r} is in the step twice.")
+    _require_lenders(batch, scheduler)
     if not (_is_ours(scheduler) and _is_ours(scheduler.pool)):
         _require_ownership(batch, scheduler, requests)
 
@@ -86,6 +87,16 @@ def _require_limits(batch: list[Scheduled], scheduler: Scheduler) -> None:
         )
 
 
+def _require_lenders(batch: list[Scheduled], scheduler: Scheduler) -> None:
+    unmet = scheduler.tables.loans.unmet(batch)
+    if unmet is not None:
+        borrower, lender = (request.request_id for request in unmet)
+        raise SchedulerError(
+            f"Request {borrower!r} reads a prefix that request {lender!r} was to compute in the "
+            "same step: run all tokens that schedule() chose for the two, or drop both."
+        )
+
+
 def _is_sound(item: Scheduled, requests: dict[str, Request], block_size: int) -> bool:
     """All that `_fault` tells apart, at once: this runs for every request in every step."""
     request, start, num_tokens = item
@@ -121,9 +132,8 @@ def _require_ownership(
         broken = broken_rule(requests.values(), pool)
         if broken is not None:
             raise SchedulerError(broken)
-    references = pool.refs()
     for item in batch:
-        block = overwritten(item, pool, references)
+        block = overwritten(item, pool, scheduler.tables.loans)
         if block is not None:
             raise SchedulerError(
                 f"Request {item.request.request_id!r} would write into a block that others "

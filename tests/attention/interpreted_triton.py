@@ -137,6 +137,17 @@ def test_the_engine_serves_the_same_greedy_tokens(make_llm, prefix_caching):
     assert len(set(found["triton", 16])) > 1
 
 
+def test_blocks_that_the_same_step_writes(make_llm):
+    """Of prompts that come together one computes what they share."""
+    prompts = ids([9] * 9, [*[9] * 8, 4], [*[9] * 8, 4, 5, 6])
+    params = SamplingParams(temperature=0, max_tokens=3, ignore_eos=True)
+    cold = tokens_of(make_llm(attention_backend="reference").generate(prompts, params))
+    llm = make_llm(attention_backend="triton", enable_prefix_caching=True)
+    outputs = llm.generate(prompts, params)
+    assert tokens_of(outputs) == cold
+    assert [output.metrics.num_hit_tokens for output in outputs] == [0, 8, 8]
+
+
 def test_captured_decode_steps_launch_the_same_kernels(make_llm, monkeypatch):
     """Over buffers that hold more rows and longer tables than the batch; without CUDA's graphs."""
     monkeypatch.setattr(cuda_graphs, "CudaGraph", cuda_graphs.EagerGraph)

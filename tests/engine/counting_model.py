@@ -7,6 +7,7 @@ from llmserve_lab.kv_cache import BlockPool
 VOCABULARY = 5  # so small that prefixes often coincide
 END = 0
 LONGEST = 12  # tokens of a prompt, and of an output
+UNUSABLE = 1000  # written by a step that broke off
 
 
 class Rows(list):
@@ -16,19 +17,33 @@ class Rows(list):
         return [super(Rows, self).__getitem__(row) for row in rows]
 
 
+class BreakdownError(Exception):
+    """The model stopped in the middle of a step."""
+
+
 class Counter:
     """Stands for the model and its KV cache: the next token is a function of all tokens so far, as
-    they lie in the blocks. Whoever loses or overwrites a block changes the text."""
+    they lie in the blocks. Whoever loses or overwrites a block changes the text. As in attention,
+    all of a step's tokens are written before any is read. breaks_after: a step of more tokens fails
+    after so many, and what it wrote is of no use."""
 
     def __init__(self, num_blocks, block_size):
         self.blocks = [[None] * block_size for _ in range(num_blocks)]
         self.block_size = block_size
+        self.breaks_after = None
 
     def run(self, batch):
-        for item in batch:
-            for position, token in enumerate(item.token_ids(), item.start):
-                block = item.request.block_table[position // self.block_size]
-                self.blocks[block][position % self.block_size] = token
+        places = [
+            (item.request.block_table, position, token)
+            for item in batch
+            for position, token in enumerate(item.token_ids(), item.start)
+        ]
+        breaks = self.breaks_after is not None and self.breaks_after < len(places)
+        for table, position, token in places[: self.breaks_after if breaks else None]:
+            block = table[position // self.block_size]
+            self.blocks[block][position % self.block_size] = UNUSABLE if breaks else token
+        if breaks:
+            raise BreakdownError
         return Rows(
             self._stored(item)[: item.start + item.num_tokens - later]
             for item in batch

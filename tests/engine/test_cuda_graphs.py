@@ -120,6 +120,16 @@ def test_preempted_requests_end_with_the_same_tokens(make_pair, graphs, prompts)
     assert graphs.replays
 
 
+def test_a_captured_step_may_read_blocks_that_it_writes(make_pair, graphs):
+    """Prompts of which one computes a prefix and the others go on from it, a token each."""
+    captured, plain = make_pair(block_size=1, enable_prefix_caching=True)
+    prompts = ids([7], [7, 8], [7, 8, 9])
+    found, wanted = (llm.generate(prompts, GREEDY) for llm in (captured, plain))
+    assert graphs.replays[0] == 4, "the first step was captured, for 3 rows and one that is empty"
+    assert tokens_of(found) == tokens_of(wanted)
+    assert [output.metrics.num_hit_tokens for output in found] == [0, 1, 2]
+
+
 def test_another_scheduler_serves_through_them_too(make_llm, graphs, prompts):
     settings = {"attention_backend": "reference", "max_num_seqs": ROWS}
     found, wanted = (

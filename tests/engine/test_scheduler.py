@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from llmserve_lab.engine.errors import SchedulerError
 from llmserve_lab.engine.preemption import SwapToHost
 from llmserve_lab.engine.priority import PriorityScheduler
 from llmserve_lab.engine.request import Request
@@ -12,11 +13,18 @@ from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.engine.scheduler import Limits, Scheduler
 from llmserve_lab.engine.static_scheduler import StaticBatchingScheduler
 from llmserve_lab.engine.validate import validate
-from tests.engine.counting_model import LONGEST, VOCABULARY, build, expected_output
+from tests.engine.counting_model import (
+    LONGEST,
+    VOCABULARY,
+    BreakdownError,
+    build,
+    expected_output,
+)
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    """Adds, steps and aborts in any order; every step is checked, every output is the right one."""
+    """Adds, steps and aborts in any order, steps that break off and batches that a learner cuts
+    down among them; every step is checked, every output is the right one."""
 
     @staticmethod
     def scheduler(limits):
@@ -25,6 +33,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.engine, self.requests = None, {}
+        self.left_out = set()  # requests that got blocks for a step which a learner cut down
 
     @precondition(lambda self: self.engine is None)
     @rule(
@@ -56,6 +65,50 @@ class SchedulerMachine(RuleBasedStateMachine):
         request = Request(f"{len(self.requests)}", prompt, params, priority=priority)
         self.requests[request.request_id] = request
         self.engine.add(request)
+
+    @precondition(lambda self: self.requests)
+    @rule(choice=st.integers(0, 100), kept=st.integers(1, LONGEST), own=st.integers(0, 4))
+    def add_alike(self, choice, kept, own):
+        """A prompt that begins like an earlier one, or is the same."""
+        earlier = list(self.requests.values())[choice % len(self.requests)].prompt_token_ids
+        self.add(earlier[:kept] + [own] * (own > 0), 2, 0, 0.0)
+
+    @precondition(lambda self: self.engine is not None and self.engine.has_work)
+    @rule(writes=st.integers(0, 9))
+    def break_off(self, writes):
+        """A step fails after some of its writes, if it has more. Nothing is computed then."""
+        self.engine.runner.breaks_after = writes
+        before = {request: len(request.token_ids) for request in self.requests.values()}
+        try:
+            self.engine.step()
+            self.engine.wait()
+        except BreakdownError:
+            assert before == {r: len(r.token_ids) for r in self.requests.values()}
+        self.engine.runner.breaks_after = None
+
+    @precondition(lambda self: self.engine is not None and self.engine.has_work)
+    @rule(choice=st.integers(0, 20), tokens=st.integers(0, 3))
+    def step_as_a_learner_would(self, choice, tokens):
+        """Leave one request out of the step, or run only some of its tokens."""
+        scheduler, whole = self.engine.scheduler, self.engine.scheduler.schedule
+
+        def part():
+            batch = whole()
+            if len(batch) > 1:
+                item = batch.pop(choice % len(batch))
+                self.left_out.add(item.request)
+                if 0 < tokens < item.num_tokens:
+                    batch.append(item._replace(num_tokens=tokens))
+            return batch
+
+        scheduler.schedule = part
+        try:
+            self.engine.step()
+            self.engine.wait()
+        except SchedulerError as error:
+            assert "was to compute in the same step" in str(error)
+            self.left_out |= set(scheduler.running)
+        del scheduler.schedule
 
     @precondition(lambda self: self.engine is not None and self.engine.has_work)
     @rule()
@@ -95,6 +148,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert len(scheduler.running) <= scheduler.limits.max_num_seqs
         for request in scheduler.running:
             assert len(request.block_table) >= pool.blocks_for(request.num_computed_tokens)
+
+    @invariant()
+    def what_can_be_found_was_computed(self):
+        if self.engine is None:
+            return
+        for block, prefix in self.engine.scheduler.pool._prefix_of.items():
+            assert tuple(self.engine.runner.blocks[block]) == prefix.tokens
 
     @invariant()
     def every_request_is_in_one_place(self):

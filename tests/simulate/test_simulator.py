@@ -133,6 +133,14 @@ def test_shared_prefixes_are_hit_and_others_are_not(make_simulator):
     assert make_simulator().run(shared).hit_rate == 0
 
 
+def test_a_prefix_of_requests_that_come_together_is_computed_once(make_simulator, machine):
+    prefix = SharedPrefix(Constant(8), share=1.0)
+    shared = Workload.draw(6, Constant(4), Constant(1), None, prefix)
+    result = make_simulator(machine, enable_prefix_caching=True).run(shared)
+    assert result.hit_rate == pytest.approx(5 * 8 / (6 * 12))
+    assert [load.tokens for load in machine.loads] == [12 + 5 * 4]
+
+
 def test_the_same_input_gives_the_same_result(make_simulator):
     def outcome(seed):
         workload = Workload.draw(50, LogNormal(30, 1), Uniform(1, 20), Poisson(0.3), seed=seed)

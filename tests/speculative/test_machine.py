@@ -99,7 +99,7 @@ class SpeculatingMachine(SchedulerMachine):
             return
         pool = scheduler.pool
         for request in scheduler.running:
-            if not scheduler._must_finish(request):
+            if not scheduler._must_finish(request) and request not in self.left_out:
                 reached = max(request.num_computed_tokens, request.num_reached_tokens)
                 assert len(request.block_table) <= pool.blocks_for(reached)
 
