@@ -23,7 +23,7 @@ VLLM_ENGINE = {
 }  # fmt: skip
 OURS = {
     "num_blocks": None, "scheduler": None, "block_pool": None, "attention": None, "trace": False,
-    "device": "auto",
+    "device": "auto", "num_threads": None,
 }  # fmt: skip
 
 

@@ -8,14 +8,15 @@ from llmserve_lab.engine.core import Engine
 from llmserve_lab.engine.families import Families
 from llmserve_lab.engine.outputs import TokenEvent
 from llmserve_lab.engine.results import Results
+from llmserve_lab.engine.threads import computing_with
 
 
 class Calls:
     """Queues the requests of a call, runs the engine for whoever asks, and gives each event to the
-    call that waits for it."""
+    call that waits for it. num_threads: see `computing_with`."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, num_threads: int | None = None) -> None:
+        self._engine, self._num_threads = engine, num_threads
         self._open: dict[str, Results] = {}  # by request id
         self._families = Families()
         self._unclaimed: list[TokenEvent] = []  # of the requests that wait for `step`
@@ -60,7 +61,9 @@ class Calls:
 
     def _advance(self) -> None:
         self._engine.wait()
-        self._deliver(self._engine.step())
+        with computing_with(self._num_threads):
+            events = self._engine.step()
+        self._deliver(events)
 
     def _deliver(self, events: list[TokenEvent]) -> None:
         for event in events:

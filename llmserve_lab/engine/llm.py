@@ -34,6 +34,7 @@ from llmserve_lab.engine.sampler import Sampler, eos_token_ids
 from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.engine.scheduler import Limits, Scheduler
 from llmserve_lab.engine.shared_runner import runner_for
+from llmserve_lab.engine.threads import require_threads
 from llmserve_lab.engine.trace import Trace
 from llmserve_lab.engine.validate import require_scheduler
 from llmserve_lab.engine.work import ModelWork
@@ -56,7 +57,8 @@ class LLM:
     your own. block_pool: a `BlockAllocator` of your own, which decides num_blocks and block_size.
     attention: a function of your own for one token, see `attention.own`; slow. draft: speculative
     decoding, by a small model with the same tokenizer (named or loaded) or a `Proposer` such as
-    `PromptLookup()`; num_draft_tokens: of a request in a step, else 4. trace: keep every step.
+    `PromptLookup()`; num_draft_tokens: of a request in a step, else 4. num_threads: that compute a
+    step on a CPU, else as many as torch takes, see `threads`. trace: keep every step.
 
     Raises:
         ValueError, TypeError: a setting that makes no sense, by name.
@@ -87,12 +89,14 @@ class LLM:
         attention: OneToken | None = None,
         draft: Any = None,
         num_draft_tokens: int | None = None,
+        num_threads: int | None = None,
         trace: bool = False,
         clock: Clock = time.perf_counter,
     ) -> None:
         require_count("max_num_seqs", max_num_seqs, at_least=1)
         require_count("max_num_batched_tokens", max_num_batched_tokens, at_least=1)
         require_count("block_size", block_size, at_least=1)
+        require_threads(num_threads)
         attend = choose_attention(attention, attention_backend, cuda_graphs)
         if block_pool is not None:
             given = block_size if block_size != BLOCK_SIZE else None
@@ -125,7 +129,7 @@ class LLM:
             speculation=drafts.speculation(draft_runner, sampler, self.scheduler, self.capacity),
         )  # fmt: skip
         self._ids = count()
-        self._calls = Calls(self._engine)
+        self._calls = Calls(self._engine, num_threads)
 
     @property
     def max_model_len(self) -> int:
