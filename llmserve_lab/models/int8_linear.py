@@ -11,8 +11,11 @@ from typing import Any
 
 import torch
 
+from llmserve_lab.models import loops
+
 LARGEST = 127  # of a code; -128 is left out, so that codes are symmetric
 SMALLEST = 1e-30  # magnitude that is told from zero
+EXACT_COLUMNS = 2**24 // LARGEST**2  # so many products of codes add up exactly in float32
 CUDA_ROWS, CUDA_MULTIPLE = 17, 8  # what torch._int_mm asks for on a GPU: at least, a multiple of
 
 
@@ -51,8 +54,13 @@ def int8_linear(
     bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """inputs: (..., in), any float dtype. The integer sums are exact; rounding is that of the
-    codes, and of one float32 product by the scales."""
-    codes, token_scale = quantized(inputs.reshape(-1, inputs.shape[-1]))
+    codes, and of one float32 product by the scales. So a row comes out the same, bit by bit, alone
+    or among others, though few rows on a CPU run through a loop of our own."""
+    rows = inputs.reshape(-1, inputs.shape[-1])
+    if loops.takes_int8(rows, weight):
+        found = loops.int8_linear(rows, weight, scale, bias)
+        return found.view(*inputs.shape[:-1], len(weight))
+    codes, token_scale = quantized(rows)
     outputs = (integer_product(codes, weight) * token_scale).mul_(scale)
     if bias is not None:
         outputs += bias
@@ -72,6 +80,8 @@ def integer_product(inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """inputs (rows, in) and weight (out, in), int8: (rows, out) int32, exact."""
     if inputs.shape[1] == 1:  # which torch 2.13's _int_mm gets wrong on a CPU
         return inputs.int() * weight.int().t()
+    if inputs.device.type == "cpu" and not loops.has_int8_products():
+        return _float_product(inputs, weight)
     if inputs.device.type != "cuda":
         return torch._int_mm(inputs, weight.t())
     if any(size % CUDA_MULTIPLE for size in weight.shape):
@@ -79,6 +89,13 @@ def integer_product(inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     missing = max(0, CUDA_ROWS - len(inputs))
     padded = torch.nn.functional.pad(inputs, (0, 0, 0, missing))
     return torch._int_mm(padded, weight.t())[: len(inputs)]
+
+
+def _float_product(inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """The same through float32, which holds every sum of `EXACT_COLUMNS` products exactly."""
+    parts = (codes.float().split(EXACT_COLUMNS, 1) for codes in (inputs, weight))
+    sums = [(rows @ columns.t()).to(torch.int32) for rows, columns in zip(*parts, strict=True)]
+    return torch.stack(sums).sum(0, dtype=torch.int32) if len(sums) > 1 else sums[0]
 
 
 def linears_to_int8(model: Any) -> int:
@@ -98,4 +115,5 @@ def linears_to_int8(model: Any) -> int:
         raise ValueError(f"{type(model).__name__} has no torch.nn.Linear to compute in int8.")
     for parent, name, layer in found:
         setattr(parent, name, Int8Linear.of(layer))
+    loops.prepare_int8()
     return len(found)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmserve_lab import LLM, SamplingParams
+from llmserve_lab.models import loops
 from llmserve_lab.models.corpus import held_out_sample
 from llmserve_lab.models.evaluate import score
 from llmserve_lab.models.int8_linear import (
@@ -19,6 +20,20 @@ from llmserve_lab.models.load import LoadedModel, load
 from tests.conftest import character_tokenizer
 from tests.models.families import tiny_model
 
+PREPARE = loops.prepare_int8.__wrapped__
+WAYS = ("a loop of our own", "torch in float32", "torch in integers")
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def way(request):
+    """Each way to compute a layer on a CPU, whatever this one would take."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loops, "has_int8_products", lambda: request.param == WAYS[2])
+        patch.setattr(loops, "prepare_int8", lambda: request.param == WAYS[0])
+        patch.setattr(loops, "MAX_THREADS", 10**6)
+        yield request.param
+
+
 SIZES = st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(1, 40))
 
 
@@ -28,9 +43,9 @@ def layer_of(inputs, outputs, bias=True, seed=0):
         return torch.nn.Linear(inputs, outputs, bias=bias)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(sizes=SIZES, seed=st.integers(0, 99))
-def test_the_integer_product_is_exact(sizes, seed):
+def test_the_integer_product_is_exact(way, sizes, seed):
     rows, width, outputs = sizes
     random = torch.Generator().manual_seed(seed)
     a, b = (
@@ -42,16 +57,16 @@ def test_the_integer_product_is_exact(sizes, seed):
     assert (product.numpy() == a.numpy().astype(int) @ b.numpy().astype(int).T).all()
 
 
-def test_the_integer_product_holds_the_largest_sums():
+def test_the_integer_product_holds_the_largest_sums(way):
     """16,384 products of 127 x 127: 28 bits, far more than a float32 keeps exactly."""
     codes = torch.full((2, 2**14), 127, dtype=torch.int8)
     assert integer_product(codes, codes).tolist() == [[2**14 * 127**2] * 2] * 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(sizes=SIZES, bias=st.booleans(), seed=st.integers(0, 99))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_layer_is_its_integer_reference(dtype, sizes, bias, seed):
+def test_a_layer_is_its_integer_reference(way, dtype, sizes, bias, seed):
     """Codes, integer sums and scales written out in NumPy, bit for bit."""
     rows, width, outputs = sizes
     layer = layer_of(width, outputs, bias, seed).to(dtype)
@@ -85,7 +100,7 @@ def test_codes_are_the_nearest(sizes, power, seed):
     assert ((codes * scale - rows).abs() <= 0.5001 * scale).all()
 
 
-def test_rows_are_apart():
+def test_rows_are_apart(way):
     """An outlier in one token costs the others nothing; a row of zeros stays zero."""
     layer = Int8Linear.of(layer_of(16, 8, bias=False))
     rows = torch.randn(4, 16)
@@ -96,7 +111,42 @@ def test_rows_are_apart():
     assert not together[5].any()
 
 
-def test_what_is_not_finite_shows():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("width", [5, 64, 2100])
+def test_a_row_is_the_same_alone_and_in_any_batch(way, dtype, width):
+    """Bit by bit, though a batch may be computed in another way than a row."""
+    layer = Int8Linear.of(layer_of(width, 23).to(dtype))
+    rows = torch.randn(40, width, generator=torch.Generator().manual_seed(1)).to(dtype)
+    together = layer(rows)
+    for count in (1, 2, 4, 7, 16, 17):
+        parts = torch.cat([layer(part) for part in rows.split(count)])
+        assert torch.equal(parts, together)
+
+
+def test_few_rows_go_through_our_loop(way, monkeypatch):
+    calls, whole = [], loops.int8_linear
+    monkeypatch.setattr(
+        loops, "int8_linear", lambda *args: calls.append(len(args[0])) or whole(*args)
+    )
+    layer = Int8Linear.of(layer_of(16, 8))
+    for rows in (1, 16, 17):
+        layer(torch.randn(rows, 16))
+    assert calls == ([1, 16] if way == WAYS[0] else [])
+
+
+@pytest.mark.parametrize(("fast", "numba"), [(False, False), (True, True), (True, False)])
+def test_no_loop_where_there_is_no_compiler_or_no_need(monkeypatch, fast, numba):
+    monkeypatch.setattr(loops, "has_int8_products", lambda: fast)
+    monkeypatch.setattr(loops, "find_spec", lambda name: numba or None)
+    assert not PREPARE()
+
+
+def test_an_input_with_a_gradient_is_read_like_any_other():
+    layer, rows = Int8Linear.of(layer_of(16, 8)), torch.randn(3, 16)
+    assert torch.equal(layer(rows.clone().requires_grad_()).detach(), layer(rows))
+
+
+def test_what_is_not_finite_shows(way):
     rows = torch.ones(3, 16)
     rows[0, 3], rows[1, 3] = float("nan"), float("inf")
     outputs = Int8Linear.of(layer_of(16, 8))(rows)
@@ -105,7 +155,7 @@ def test_what_is_not_finite_shows():
 
 
 @pytest.mark.parametrize("shape", [(3, 16), (2, 3, 16), (16,)])
-def test_any_leading_shape(shape):
+def test_any_leading_shape(way, shape):
     layer, inputs = Int8Linear.of(layer_of(16, 8)), torch.randn(shape)
     assert torch.equal(layer(inputs), layer(inputs.view(-1, 16)).view(*shape[:-1], 8))
 
