@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 PLOT_PIXELS = 280
-AROUND = 160
+AROUND = 170
+LEGEND_FOR = 220  # a lower plot than it is: two rows of entries need more room below the axis
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
@@ -31,7 +32,7 @@ def batch_lines(
     figure = new_figure(title, PLOT_PIXELS + AROUND)
     for index, (name, counts) in enumerate(batches.items()):
         figure.add_trace(_line(index, name, counts))
-    legend_below(figure, PLOT_PIXELS)
+    legend_below(figure, LEGEND_FOR)
     figure.update_layout(showlegend=True)
     figure.update_xaxes(title_text="step", rangemode="tozero")
     figure.update_yaxes(title_text="requests in the step", rangemode="tozero")

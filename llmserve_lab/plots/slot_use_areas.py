@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from llmserve_lab.course.slot_use import SlotUse
 
 PLOT_PIXELS = 300
-AROUND = 190
+AROUND = 200
+LEGEND_FOR = 170  # a lower plot than it is: three rows of entries need more room below the axis
 PATTERN = {"size": 7, "solidity": 0.2}
 PARTS = (  # name, field, fill colour, pattern
     ("used: holds a token", "used", KV_CACHE.colour, ""),
@@ -48,7 +49,7 @@ def slot_use_areas(
     figure = new_figure(title, PLOT_PIXELS + AROUND)
     for name, field, colour, pattern in PARTS:
         figure.add_trace(_area(name, [getattr(use, field) for use in uses], colour, pattern))
-    legend_below(figure, PLOT_PIXELS)
+    legend_below(figure, LEGEND_FOR)
     figure.update_layout(legend_traceorder="normal")
     figure.update_xaxes(title_text="step", range=[0, max(1, len(uses) - 1)], showgrid=False)
     figure.update_yaxes(title_text="slots", range=[0, uses[0].slots])
