@@ -17,7 +17,7 @@ from llmserve_lab.course.checks.ex19 import (
     continuous_steps,
     static_steps,
 )
-from llmserve_lab.course.checks.ex19_mutants import SCHEDULER
+from llmserve_lab.course.checks.ex19_schedulers import SCHEDULER
 from llmserve_lab.course.checks.grader import CheckFailed
 from llmserve_lab.course.checks.ledger import answer_of
 from llmserve_lab.course.checks.scheduler_trial import static_steps as steps_of_static

@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 from llmserve_lab.course.checks import ex19_mutants as mutants
+from llmserve_lab.course.checks import ex19_schedulers as schedulers
 from llmserve_lab.course.checks.grader import Arguments, Grader
 from llmserve_lab.course.checks.result import Number
 from llmserve_lab.course.checks.scheduler_grader import OrderGrader, SchedulerGrader
@@ -186,6 +187,6 @@ GRADERS = (
             "still runs and count > 0. Then let in: grow(self.waiting[0], all its tokens), start, "
             "part.",
         ),
-        mutants=mutants.SCHEDULER,
+        mutants=schedulers.SCHEDULER,
     ),
 )
