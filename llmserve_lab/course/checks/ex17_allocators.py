@@ -6,6 +6,7 @@ from typing import Any
 
 from llmserve_lab.course.checks.ex17_mutants import (
     Hole,
+    Mutants,
     best,
     first,
     joined,
@@ -179,7 +180,7 @@ class SharedHoles(_Memory):
 
 SharedHoles.kept = {}
 
-ALLOCATORS: dict[str, type[_Memory]] = {
+ALLOCATORS: Mutants = {
     "never joins holes": NeverJoins,
     "joins only with the hole before": JoinsBefore,
     "joins only with the hole after": JoinsAfter,
