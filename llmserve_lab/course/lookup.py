@@ -55,7 +55,9 @@ def look_up(llm: Any, token_ids: list[int], salt: str = "", label: str = "") -> 
 
 def digests(pool: Any, token_ids: list[int], salt: str = "") -> tuple[str, ...]:
     """The chained digest of each full block, by the engine's own pool, shortened."""
-    size, parent, found = pool.block_size, None, []
+    size = pool.block_size
+    parent: Any = None
+    found: list[str] = []
     for start in range(0, len(token_ids) - size + 1, size):
         parent = pool.extend(parent, token_ids[start : start + size], salt)
         found.append(parent.digest.hex()[:SHOWN])

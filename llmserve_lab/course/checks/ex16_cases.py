@@ -80,7 +80,7 @@ def lookups(rng: random.Random) -> list[Arguments]:
     gap = _without(full, keys(text, size, "", h)[1:2])
     salted = _filled(text, size, "a", h)
     collided = {ONE_KEY("", []): Entry(5, "", (7, 7, *text[:2]))}
-    plain = [
+    plain: list[tuple[list[int], str, Table, BlockHash]] = [
         ([*text, 7], "", {}, h),
         ([*text, 7], "", full, h),
         ([*text[:4], 9, 9, 9], "", full, h),

@@ -15,7 +15,8 @@ def _full_blocks(tokens: Any, size: int) -> list[list[int]]:
 
 
 def _keys(tokens: Any, size: int, salt: str, h: Any) -> list[int]:
-    found, before = [], salt
+    found: list[int] = []
+    before: Any = salt
     for block in _full_blocks(list(tokens), size):
         before = h(before, block)
         found.append(before)
@@ -41,7 +42,8 @@ def _salt_for_all(tokens: Any, size: int, salt: str, h: Any) -> list[int]:
 
 
 def _partial_too(tokens: Any, size: int, salt: str, h: Any) -> list[int]:
-    found, before = [], salt
+    found: list[int] = []
+    before: Any = salt
     for start in range(0, len(tokens), size):
         before = h(before, tokens[start : start + size])
         found.append(before)
