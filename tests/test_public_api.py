@@ -22,8 +22,8 @@ VLLM_ENGINE = {
     "kv_cache_memory_bytes": None, "kv_cache_dtype": "auto",
 }  # fmt: skip
 OURS = {
-    "num_blocks": None, "scheduler": None, "block_pool": None, "attention": None, "trace": False,
-    "device": "auto", "num_threads": None,
+    "num_blocks": None, "scheduler": None, "block_pool": None, "attention": None, "draft": None,
+    "num_draft_tokens": None, "trace": False, "device": "auto", "num_threads": None,
 }  # fmt: skip
 
 

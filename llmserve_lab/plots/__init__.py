@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.cost_ratios import cost_ratios
     from llmserve_lab.plots.device_timeline import device_timeline
     from llmserve_lab.plots.display import show
+    from llmserve_lab.plots.draft_gain import draft_gain
     from llmserve_lab.plots.draft_passes import draft_passes
+    from llmserve_lab.plots.draft_speedup import draft_speedup
     from llmserve_lab.plots.first_waits import first_waits
     from llmserve_lab.plots.generate_steps import generate_steps
     from llmserve_lab.plots.goodput_picker import goodput_picker
@@ -53,10 +55,12 @@ if TYPE_CHECKING:
     from llmserve_lab.plots.roofline import roofline
     from llmserve_lab.plots.saturation import saturation
     from llmserve_lab.plots.schedule_gantt import schedule_gantt
+    from llmserve_lab.plots.serving_flow import serving_flow
     from llmserve_lab.plots.slot_use_areas import slot_use_areas
     from llmserve_lab.plots.spread_gain import spread_gain
     from llmserve_lab.plots.step_bars import step_times
     from llmserve_lab.plots.step_work import step_work
+    from llmserve_lab.plots.strategy_effects import strategy_effects
     from llmserve_lab.plots.timeline import request_timeline
     from llmserve_lab.plots.token_cost import token_cost
     from llmserve_lab.plots.token_gaps import token_gaps
@@ -80,7 +84,9 @@ __all__ = [
     "contiguous_map",
     "cost_ratios",
     "device_timeline",
+    "draft_gain",
     "draft_passes",
+    "draft_speedup",
     "first_waits",
     "generate_steps",
     "goodput_picker",
@@ -112,11 +118,13 @@ __all__ = [
     "roofline",
     "saturation",
     "schedule_gantt",
+    "serving_flow",
     "show",
     "slot_use_areas",
     "spread_gain",
     "step_times",
     "step_work",
+    "strategy_effects",
     "token_cost",
     "token_gaps",
     "token_reads",
@@ -142,7 +150,9 @@ export(
         "contiguous_map": f"{__name__}.contiguous_map",
         "cost_ratios": f"{__name__}.cost_ratios",
         "device_timeline": f"{__name__}.device_timeline",
+        "draft_gain": f"{__name__}.draft_gain",
         "draft_passes": f"{__name__}.draft_passes",
+        "draft_speedup": f"{__name__}.draft_speedup",
         "first_waits": f"{__name__}.first_waits",
         "generate_steps": f"{__name__}.generate_steps",
         "goodput_picker": f"{__name__}.goodput_picker",
@@ -174,11 +184,13 @@ export(
         "roofline": f"{__name__}.roofline",
         "saturation": f"{__name__}.saturation",
         "schedule_gantt": f"{__name__}.schedule_gantt",
+        "serving_flow": f"{__name__}.serving_flow",
         "show": f"{__name__}.display",
         "slot_use_areas": f"{__name__}.slot_use_areas",
         "spread_gain": f"{__name__}.spread_gain",
         "step_times": f"{__name__}.step_bars",
         "step_work": f"{__name__}.step_work",
+        "strategy_effects": f"{__name__}.strategy_effects",
         "token_cost": f"{__name__}.token_cost",
         "token_gaps": f"{__name__}.token_gaps",
         "token_reads": f"{__name__}.token_reads",
