@@ -81,8 +81,9 @@ def judge(drafts, choices):
     kept = []
     for draft, choice in zip(drafts, choices[:-1], strict=True):
         kept.append(choice)
-        # BEGIN SOLUTION: stop where the draft is another token; after the loop add the last choice
-        if draft != choice:
+        right = draft == choice
+        # BEGIN SOLUTION: stop after a wrong draft; at the end, add the last choice
+        if not right:
             return kept
     return [*kept, choices[-1]]
     # END SOLUTION

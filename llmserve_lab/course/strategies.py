@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
 from typing import Any
@@ -139,7 +139,7 @@ def _summary(label: str, llm: Any, outputs: Sequence[Any], skipped: int) -> Stra
         latency=median(output.metrics.e2e for output in outputs),
         first=median(output.metrics.ttft for output in outputs),
         texts=tuple(output.outputs[0].token_ids for output in outputs),
-        trace=Trace(llm.trace.steps[skipped:]),
+        trace=Trace([replace(s, step=i) for i, s in enumerate(llm.trace.steps[skipped:])]),
     )
 
 

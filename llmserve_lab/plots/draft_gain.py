@@ -10,7 +10,7 @@ from llmserve_lab.plots.theme import CALCULATED, MEASURED, graph_objects, new_fi
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-CURVES = (0.5, 0.7, 0.9)  # acceptance probabilities to compare with
+CURVES = {0.3: "dot", 0.7: "dash", 0.9: "longdash"}  # to compare with: how often right, dashes
 
 
 def draft_gain(
@@ -30,14 +30,13 @@ def draft_gain(
         raise ValueError("draft_gain needs at least one number of drafts.")
     figure = new_figure(title, 380)
     counts = list(range(max(measured) + 1))
-    for value in (*CURVES, alpha):
-        own = value == alpha
+    for value, dash in {**CURVES, alpha: "solid"}.items():
         curve = [expected_tokens(value, count) for count in counts]
         figure.add_trace(
             graph_objects().Scatter(
                 name=f"calculated, {value:.0%} right", x=counts, y=curve, mode="lines",
-                line={"color": CALCULATED.colour, "width": 3 if own else 1.2,
-                      "dash": "solid" if own else "dot"},
+                line={"color": CALCULATED.colour, "width": 3 if value == alpha else 1.4,
+                      "dash": dash},
                 hovertemplate=f"%{{x}} drafts, {value:.0%} right: %{{y:.2f}}<extra></extra>",
             )
         )  # fmt: skip

@@ -44,7 +44,9 @@ def draft_speedup(
     stepper.always(_even(batches))
     for alpha in alphas:
         curves = zip(values[alpha].items(), DASHES, strict=False)
-        traces = [(_curve(batches, n, rows, dash), {}) for (n, rows), dash in curves]
+        traces: list[tuple[Any, dict[str, Any]]] = [
+            (_curve(batches, n, rows, dash), {}) for (n, rows), dash in curves
+        ]
         stepper.stop(f"{alpha:.0%} of the drafts right", traces)
     top = max(max(rows) for found in values.values() for rows in found.values())
     figure.update_xaxes(

@@ -63,20 +63,21 @@ class _Bars:
         self.hover.append(hover)
         self.text.append(text)
 
-    def trace(self) -> Any:
-        styles = [bar_style(mark) for mark in self.marks]
-        pattern = {key: [style["pattern"][key] for style in styles] for key in ("shape", "bgcolor")}
+    def traces(self) -> list[Any]:
+        """One for each meaning."""
+        return [self._trace(mark) for mark, _ in LEGEND if mark in self.marks]
+
+    def _trace(self, mark: Mark) -> Any:
+        chosen = [index for index, own in enumerate(self.marks) if own is mark]
+        base, x, y, text, hover = (
+            [values[index] for index in chosen]
+            for values in (self.base, self.x, self.y, self.text, self.hover)
+        )
         return graph_objects().Bar(
-            orientation="h", base=self.base or [0], x=self.x or [0], y=self.y or [0], width=0.72,
-            marker={
-                "color": [mark.colour for mark in self.marks],
-                "line": {"width": 0},
-                "pattern": pattern | {"fgcolor": "rgba(255,255,255,0.8)", "size": 6,
-                                      "solidity": 0.28},
-            },
-            text=self.text, textposition="inside", insidetextanchor="middle", textangle=0,
-            textfont={"color": "#FFFFFF", "size": 11}, constraintext="none",
-            hovertext=self.hover, hoverinfo="text", showlegend=False,
+            orientation="h", base=base, x=x, y=y, width=0.72, marker=bar_style(mark),
+            text=text, textposition="inside", insidetextanchor="middle", textangle=0,
+            textfont={"color": "#FFFFFF", "size": 12}, constraintext="none",
+            hovertext=hover, hoverinfo="text", showlegend=False,
         )  # fmt: skip
 
 
@@ -99,7 +100,8 @@ def serving_flow(
         stepper.always(_key(mark, label))
     stepper.always(_headings())
     for index in stops(len(steps)):
-        stepper.stop(_label(steps[index]), [(_step_bars(steps[index], names, longest), {})])
+        bars = _step_bars(steps[index], names, longest)
+        stepper.stop(_label(steps[index]), [(trace, {}) for trace in bars.traces()])
     _layout(figure, names)
     figure.update_layout(meta={"alt": _in_words(title, steps, names)})
     return stepper.finish(start=0, below=14)
@@ -114,28 +116,28 @@ def _rows(steps: list[StepSnapshot]) -> dict[str, int]:
     return {name: row for row, name in enumerate(ordered)}
 
 
-def _step_bars(step: StepSnapshot, names: dict[str, int], longest: int) -> Any:
+def _step_bars(step: StepSnapshot, names: dict[str, int], longest: int) -> _Bars:
     bars = _Bars()
     drafts = {view.request_id: view for view in step.drafts}
     for view in step.waiting:
         row = names[view.request_id]
-        bars.add(QUEUE_AT, WIDTH, row, QUEUE, f"request {view.request_id} waits", "")
+        bars.add(QUEUE_AT, WIDTH, row, QUEUE, f"request {row} waits", "")
     for item in step.scheduled:
         _batch(bars, item, names[item.request_id], drafts.get(item.request_id), longest)
     for name in {token.request_id for token in step.sampled}:
         _tokens(bars, step, name, names[name], drafts.get(name))
-    return bars.trace()
+    return bars
 
 
 def _batch(
     bars: _Bars, item: ScheduledView, row: int, drafts: DraftView | None, longest: int
 ) -> None:
     """What runs of a request: prompt tokens as one bar, others as a cell each."""
-    at, name = BATCH_AT, item.request_id
+    at = BATCH_AT
     if item.num_prompt_tokens:
         width = max(CELL, CHUNK * item.num_prompt_tokens / longest)
-        hover = f"request {name}: {item.num_prompt_tokens} prompt tokens"
-        bars.add(at, width - 0.08, row, PREFILL, hover, str(item.num_prompt_tokens))
+        hover = f"request {row}: {item.num_prompt_tokens} prompt tokens"
+        bars.add(at, width - 0.08, row, PREFILL, hover, f"<b>{item.num_prompt_tokens}</b>")
         at += width
     num_drafts = drafts.num_proposed if drafts else 0
     own = item.num_tokens - item.num_prompt_tokens - num_drafts
@@ -144,7 +146,7 @@ def _batch(
     for place in range(own + num_drafts):
         mark = DECODE if place < own else DRAFT
         what = "its latest token" if place < own else f"draft {place - own + 1}"
-        bars.add(at + place * cell, WIDTH * cell, row, mark, f"request {name}: {what}", "")
+        bars.add(at + place * cell, WIDTH * cell, row, mark, f"request {row}: {what}", "")
 
 
 def _tokens(bars: _Bars, step: StepSnapshot, name: str, row: int, drafts: DraftView | None) -> None:
@@ -156,11 +158,11 @@ def _tokens(bars: _Bars, step: StepSnapshot, name: str, row: int, drafts: DraftV
     for place, token in enumerate(new):
         mark = SHARED if place < right else DECODE
         what = "a draft that was right" if place < right else "the model's own"
-        hover = f"request {name}: {token.text!r}, {what}"
+        hover = f"request {row}: {token.text!r}, {what}"
         bars.add(TOKENS_AT + place * cell, WIDTH * cell, row, mark, hover, "")
     for place in range(wrong):
         at = TOKENS_AT + (len(new) + place) * cell
-        bars.add(at, WIDTH * cell, row, REJECTED, f"request {name}: a draft thrown away", "")
+        bars.add(at, WIDTH * cell, row, REJECTED, f"request {row}: a draft thrown away", "")
 
 
 def _key(mark: Mark, label: str) -> Any:
@@ -188,7 +190,7 @@ def _layout(figure: go.Figure, names: dict[str, int]) -> None:
     hidden = {"showticklabels": False, "showgrid": False, "ticks": "", "zeroline": False}
     figure.update_xaxes(range=[-0.1, END + 0.1], fixedrange=True, **hidden)
     figure.update_yaxes(
-        title_text="request", tickvals=list(names.values()), ticktext=list(names), showgrid=False,
+        title_text="request", tickvals=list(names.values()), showgrid=False,
         range=[len(names) - 0.4, -1.6], fixedrange=True, ticks="",
     )  # fmt: skip
     figure.update_layout(

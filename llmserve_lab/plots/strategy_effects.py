@@ -24,7 +24,7 @@ PANELS = (
     ("num_bytes", "bytes moved"),
     ("kv_bytes", "KV cache held at most"),
 )
-ROW_PIXELS, FRAME_PIXELS = 40, 260
+ROW_PIXELS, FRAME_PIXELS = 36, 240
 PERCENT = 100
 HEADROOM = 1.3  # of the axis, for the number beside the longest bar
 
@@ -43,7 +43,7 @@ def strategy_effects(
     from plotly.subplots import make_subplots
 
     figure = make_subplots(
-        rows=2, cols=2, shared_yaxes=True, vertical_spacing=0.28, horizontal_spacing=0.06,
+        rows=2, cols=2, shared_yaxes=True, vertical_spacing=0.2, horizontal_spacing=0.06,
         subplot_titles=[name for _, name in PANELS],
     )  # fmt: skip
     for place, (field, name) in enumerate(PANELS):

@@ -36,11 +36,14 @@ def with_drafts(trace):
 
 
 def stop(figure, index):
-    """The bars of a stop: (left end, width, row, colour, hover)."""
-    bars = figure.data[len(figure.data) - len(figure.layout.sliders[0].steps) + index]
-    return list(
-        zip(bars.base, bars.x, bars.y, bars.marker.color, bars.hovertext or (), strict=False)
-    )
+    """The bars of a stop: (left end, width, row, hover)."""
+    shown = figure.layout.sliders[0].steps[index].args[1]
+    chosen = [trace for trace, on in zip(figure.data, shown, strict=True) if on and trace.hovertext]
+    return [
+        bar
+        for trace in chosen
+        for bar in zip(trace.base, trace.x, trace.y, trace.hovertext, strict=True)
+    ]
 
 
 class TestServingFlow:
