@@ -183,6 +183,7 @@ assert len(set(found.values())) == 3
 # `LLM(draft=...)` takes any object with `propose`. Yours now speculates for the bundled model.
 # Every token is still the model's own, also where your guesses are bad.
 
+
 # %% key="09-engine" exercise="09.4" tags=["check"]
 class Mine:
     def propose(self, token_ids, num_tokens):
