@@ -147,7 +147,9 @@ for run in (none, *alone):
 # %% key="09-shares"
 left = {run.name: run.steps / none.steps for run in alone}
 product = left[CONTINUOUS] * left[SPECULATIVE]
-print({name: f"{share:.0%}" for name, share in left.items()}, f"product {product:.0%}")
+for name in (CONTINUOUS, SPECULATIVE):
+    print(f"{name:21}leaves {left[name]:4.0%} of the steps")
+print(f"the product of the two is {product:.0%}")
 
 # %% key="09-predict-together"
 question = "With all four on: what share of the steps is left, against the product?"
