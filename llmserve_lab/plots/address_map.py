@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SLOTS_IN_ROW = 16  # of physical memory, at least a block
 LARGEST_BLOCK, MOST_SLOTS = 16, 256  # what can be told apart
-PALE = 0.3
+PALE, MIDDLE = 0.42, 0.7  # of a colour: the request's slots, and the token's block
 ROW_PIXELS, AROUND = 30, 236
 TITLE = "Where does each token lie?"
 
@@ -105,7 +105,7 @@ def _chosen(block_table: Sequence[int], position: int, block_size: int) -> tuple
     left, right = Cells(), Cells()
     for place in range(block_size):
         here = place == offset
-        colour = owner_colour(0) if here else translucent(owner_colour(0), 2 * PALE)
+        colour = owner_colour(0) if here else translucent(owner_colour(0), MIDDLE)
         text = str(position) if here else ""
         slot = block_table[logical] * block_size + place
         row, column = divmod(slot, _row_slots(block_size))
@@ -156,7 +156,7 @@ def _add_key(stepper: Stepper) -> None:
     go = graph_objects()
     keys = (
         ("of this request", translucent(owner_colour(0), PALE), ""),
-        ("its block", translucent(owner_colour(0), 2 * PALE), ""),
+        ("its block", translucent(owner_colour(0), MIDDLE), ""),
         ("the token", owner_colour(0), ""),
         ("not written yet", translucent(WASTE.colour, PALE), WASTE.pattern),
         ("another's, or free", FREE, ""),
