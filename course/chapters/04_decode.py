@@ -62,8 +62,8 @@ first = sorted(output.outputs[0].logprobs[0].items(), key=lambda item: -item[1].
 runner_up = first[1][0]
 (other,) = LLM(model).generate({"prompt_token_ids": [*prompt, runner_up]}, params)
 others = [runner_up, *other.outputs[0].token_ids][: len(tokens)]
-print(repr(model.tokenizer.decode(tokens)))
-print(repr(model.tokenizer.decode(others)))
+print(repr(model.tokenizer.decode(tokens)[:60]))
+print(repr(model.tokenizer.decode(others)[:60]))
 
 # %% key="04-same-reveal"
 same = sum(a == b for a, b in zip(tokens[1:], others[1:], strict=True))
@@ -258,7 +258,8 @@ while len(written) < 48:
         right += 1
     written += picks[: right + 1]  # the guesses that were right, and one of its own
     kept.append(right)
-print(len(written), "tokens in", len(kept), "passes; kept", kept)
+print(len(written), "tokens in", len(kept), "passes; guesses kept in each:")
+print(*kept)
 
 # %% key="04-verify-equal"
 greedy = SamplingParams(temperature=0, max_tokens=48, ignore_eos=True)
