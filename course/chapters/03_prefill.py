@@ -38,7 +38,9 @@ model = load("lab-target", dtype="float32")  # so that equal means equal, on a G
 text = "def read(self, size):\n    return self.file.read(size)"
 prompt = model.tokenizer(text)["input_ids"]
 texts = [model.tokenizer.decode([token]) for token in prompt]
-print(len(prompt), "tokens:", texts)
+print(len(prompt), "tokens:")
+print(*map(repr, texts[:9]))
+print(*map(repr, texts[9:]))
 
 # %% [markdown] key="03-hand-prose" lang="en"
 # ## Experiment 1: one layer of attention, by hand
