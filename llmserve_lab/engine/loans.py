@@ -10,17 +10,17 @@ from llmserve_lab.kv_cache import Prefix
 
 
 class Offer(NamedTuple):
-    """Entry `index` of the lender's block table, full once its first `end` tokens are computed."""
+    """Entry `place` of the lender's block table, full once its first `end` tokens are computed."""
 
     lender: Request
-    index: int
+    place: int
     end: int
     block: int
     prefix: Prefix
 
     def is_kept(self, num_computed: int) -> bool:
         """Whether the block is computed once so many of the lender's tokens are."""
-        held = self.lender.block_table[self.index : self.index + 1]
+        held = self.lender.block_table[self.place : self.place + 1]
         return held == [self.block] and num_computed >= self.end
 
 

@@ -85,6 +85,8 @@ def int8_linear(
     rows = inputs.detach().float().contiguous()
     outputs = torch.empty(len(rows), len(weight))
     bias = scale[:0] if bias is None else bias.float()
-    parts = (part.detach().contiguous().numpy() for part in (weight, scale, bias))
-    int8_kernels.linear(rows.numpy(), *parts, outputs.numpy())
+    codes, scales, biases = (part.detach().contiguous() for part in (weight, scale, bias))
+    int8_kernels.linear(
+        rows.numpy(), codes.numpy(), scales.numpy(), biases.numpy(), outputs.numpy()
+    )
     return outputs.to(inputs.dtype)
