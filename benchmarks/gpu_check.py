@@ -186,23 +186,24 @@ def seconds(run: Callable[[], Any]) -> float:
 
 def engine_check(device: torch.device, names: list[str], max_tokens: int) -> Iterator[Result]:
     """Greedy tokens of the bundled model in float32, of which none may differ from those with the
-    reference. error: the share that does. On a GPU also with decode steps captured as graphs; on
-    several, with the model split between two."""
+    reference. error: the share that does. On a GPU also with decode steps captured as graphs, with
+    tokens read late, and with both; on several, with the model split between two."""
     params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
     model = load("lab-target", dtype="float32", device=str(device))
 
-    def tokens(backend: str, graphs: bool = False) -> list[int]:
+    def tokens(**settings: Any) -> list[int]:
         limits = {"num_blocks": 32, "max_num_batched_tokens": 8, "max_num_seqs": 4}
-        llm = LLM(model, **limits, attention_backend=backend, cuda_graphs=graphs)
-        outputs = llm.generate(tensor_parallel.PROMPTS, params)
+        outputs = LLM(model, **limits, **settings).generate(tensor_parallel.PROMPTS, params)
         return [t for out in outputs for t in out.outputs[0].token_ids]
 
-    wanted = tokens("reference")
-    kinds = {name: (name, False) for name in names}
+    wanted = tokens(attention_backend="reference")
+    kinds: dict[str, dict[str, Any]] = {name: {"attention_backend": name} for name in names}
     if device.type == "cuda":
-        kinds["graphs"] = ("triton", True)
+        kinds["graphs"] = {"attention_backend": "triton", "cuda_graphs": True}
+        kinds["async"] = {"async_scheduling": True}
+        kinds["both"] = kinds["graphs"] | kinds["async"]
     for name, kind in kinds.items():
-        pairs = zip(tokens(*kind), wanted, strict=True)
+        pairs = zip(tokens(**kind), wanted, strict=True)
         share = sum(a != b for a, b in pairs) / len(wanted)
         yield Result(name, f"lab-target, {len(wanted)} tokens", "float32", share, 0.0, share == 0)
     if torch.cuda.device_count() > 1:

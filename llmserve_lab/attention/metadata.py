@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from llmserve_lab.attention.upload import upload
 from llmserve_lab.kv_cache import KVCache, slots_of
 
 if TYPE_CHECKING:
@@ -139,6 +140,4 @@ class BatchMetadata:
         return self._tensor(table)[positions // size] * size + positions % size
 
     def _tensor(self, values: list) -> torch.Tensor:
-        import torch
-
-        return torch.tensor(values, dtype=torch.int64, device=self.device)
+        return upload(values, self.device)

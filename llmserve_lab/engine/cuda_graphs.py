@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from llmserve_lab.engine.runner import ModelRunner
+    from llmserve_lab.engine.unread import Unread
 
 BACKENDS = ("triton",)  # those that ask nothing of the GPU while they prepare a launch
 SMALL = (1, 2, 4)
@@ -105,11 +106,13 @@ class DecodeGraphs:
             item.num_tokens == 1 and item.samples for item in batch
         )
 
-    def run(self, batch: list[Scheduled]) -> torch.Tensor:
+    def run(self, batch: list[Scheduled], unread: Unread | None = None) -> torch.Tensor:
         """As `ModelRunner.run`, for a batch that it takes. The logits are overwritten by the next
         call."""
         size = next(size for size in self.sizes if size >= len(batch))
         self.buffers.fill(batch, size)
+        if unread is not None:
+            unread.fill(self.buffers.tokens, batch)
         return self.graphs[size].replay()[: len(batch)]
 
     def _step(self, size: int) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llmserve_lab.attention import BatchMetadata, Segment
+from llmserve_lab.attention.upload import upload
 from llmserve_lab.engine.scheduler import Scheduled
 from llmserve_lab.kv_cache import KVCache
 
@@ -41,8 +42,6 @@ class DecodeBuffers:
 
     def fill(self, batch: list[Scheduled], num_rows: int) -> None:
         """Write a batch of single tokens and pad it to `num_rows`."""
-        import torch
-
         size, padding = self.cache.block_size, num_rows - len(batch)
         columns, tables = [], []
         for item in batch:
@@ -54,8 +53,8 @@ class DecodeBuffers:
         columns += [[0, 0, self.dummy_block * size, 1]] * padding
         tables += [[]] * padding
         tables = [table + [self.dummy_block] * (longest - len(table)) for table in tables]
-        self.numbers[:, :num_rows].copy_(torch.tensor(columns).T)
-        self.tables[:num_rows, :longest].copy_(torch.tensor(tables))
+        self.numbers[:, :num_rows].copy_(upload(columns, self.device).T)
+        self.tables[:num_rows, :longest].copy_(upload(tables, self.device))
 
     def metadata(self, num_rows: int) -> BatchMetadata:
         """The first rows as attention takes a batch. To be made anew in each step: what attention

@@ -13,22 +13,21 @@ from llmserve_lab.attention.own import OneToken
 from llmserve_lab.engine.calls import Calls
 from llmserve_lab.engine.capacity import Capacity
 from llmserve_lab.engine.checks import require_count
-from llmserve_lab.engine.core import Clock, Engine
+from llmserve_lab.engine.continuations import continuations
+from llmserve_lab.engine.core import Clock
 from llmserve_lab.engine.engine_metrics import EngineMetrics
-from llmserve_lab.engine.logprob import Entry
+from llmserve_lab.engine.late_engine import engine_kind
 from llmserve_lab.engine.outputs import CompletionOutput, RequestOutput, TokenEvent
 from llmserve_lab.engine.own_attention import choose_attention
 from llmserve_lab.engine.own_pool import require_pool
 from llmserve_lab.engine.priority import priority_per_prompt
 from llmserve_lab.engine.prompts import (
-    Prompt,
     as_list,
     check_params,
     params_per_prompt,
     read_prompt,
 )
 from llmserve_lab.engine.recorder import Recorder
-from llmserve_lab.engine.request import Request
 from llmserve_lab.engine.results import Results
 from llmserve_lab.engine.sampler import Sampler, eos_token_ids
 from llmserve_lab.engine.sampling_params import SamplingParams
@@ -53,12 +52,13 @@ class LLM:
     max_model_len: tokens of prompt and output. num_blocks: size of the KV cache, else from
     `kv_cache_memory_bytes` or the device's memory. kv_cache_dtype: "auto" (the model's), "int8" or
     "int4". attention_backend: "auto" or a name, see `attention.attention_backend`. cuda_graphs:
-    capture decode steps, with the triton backend; not yet run on a GPU. scheduler: a `Scheduler` of
-    your own. block_pool: a `BlockAllocator` of your own, which decides num_blocks and block_size.
-    attention: a function of your own for one token, see `attention.own`; slow. draft: speculative
-    decoding, by a small model with the same tokenizer (named or loaded) or a `Proposer` such as
-    `PromptLookup()`; num_draft_tokens: of a request in a step, else 4. num_threads: that compute a
-    step on a CPU, else as many as torch takes, see `threads`. trace: keep every step.
+    capture decode steps, with the triton backend; async_scheduling: read a step's tokens while the
+    next one runs; neither has been run on a GPU. scheduler: a `Scheduler` of your own. block_pool:
+    a `BlockAllocator` of your own, which decides num_blocks and block_size. attention: a function
+    of your own for one token, see `attention.own`; slow. draft: speculative decoding, by a small
+    model with the same tokenizer (named or loaded) or a `Proposer` such as `PromptLookup()`;
+    num_draft_tokens: of a request in a step, else 4. num_threads: that compute a step on a CPU,
+    else as many as torch takes, see `threads`. trace: keep every step.
 
     Raises:
         ValueError, TypeError: a setting that makes no sense, by name.
@@ -84,6 +84,7 @@ class LLM:
         enable_prefix_caching: bool = False,
         attention_backend: str = "auto",
         cuda_graphs: bool = False,
+        async_scheduling: bool = False,
         scheduler: Scheduler | None = None,
         block_pool: BlockAllocator | None = None,
         attention: OneToken | None = None,
@@ -122,7 +123,8 @@ class LLM:
         self.scheduler.bind(self.pool, limits, clock, SideBySide(*stores))
         self._recorder = Recorder() if trace else None
         sampler = Sampler(eos_token_ids(self.model, self.tokenizer))
-        self._engine = Engine(
+        kind = engine_kind(async_scheduling, draft, trace, loaded.shared)
+        self._engine = kind(
             runner, self.scheduler, sampler, self.tokenizer, self.capacity.max_model_len, clock,
             self._recorder,
             work=ModelWork.of(loaded.model, self.capacity.bytes_per_token, loaded.kv_shape),
@@ -227,27 +229,9 @@ class LLM:
             self.capacity.require_room(len(prompt.token_ids), setting.max_tokens)
         results = Results()
         for prompt, setting, urgency in zip(read, settings, priorities, strict=True):
-            results.add(prompt, self._requests(prompt, setting, urgency))
+            number, can_fork = next(self._ids), self.scheduler.can_fork
+            results.add(prompt, continuations(prompt, setting, urgency, number, can_fork))
         return results
-
-    def _requests(self, prompt: Prompt, params: SamplingParams, priority: int) -> list[Request]:
-        number = next(self._ids)
-        scores: list[Entry | None] = []
-        requests = [
-            Request(
-                f"{number}" if params.n == 1 else f"{number}.{index}",
-                prompt.token_ids,
-                params.continuation(index),
-                priority=priority,
-                cache_salt=prompt.cache_salt,
-                prompt=prompt.text,
-                prompt_logprobs=scores,
-            )
-            for index in range(params.n)
-        ]
-        if self.scheduler.can_fork:
-            requests[0].forks = requests[1:]
-        return requests
 
 
 __all__ = ["LLM", "CompletionOutput", "RequestOutput", "SamplingParams", "TokenEvent"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from llmserve_lab.attention import BatchMetadata, Segment, attention_backend, required_features
 from llmserve_lab.attention.backend import AUTO, Attention
 from llmserve_lab.attention.own import OneToken, OwnAttention
+from llmserve_lab.attention.upload import upload
 from llmserve_lab.engine.capacity import Capacity
 from llmserve_lab.engine.cuda_graphs import DecodeGraphs, capture_decode
 from llmserve_lab.engine.forward import Forward
@@ -17,6 +18,8 @@ from llmserve_lab.kv_cache import KVCache, KVShape, QuantizedKVCache, make_kv_ca
 
 if TYPE_CHECKING:
     import torch
+
+    from llmserve_lab.engine.unread import Unread
 
 
 class ModelRunner:
@@ -43,15 +46,24 @@ class ModelRunner:
             cache.block_size, cache.shape.head_dim,
         )  # fmt: skip
 
-    def run(self, batch: list[Scheduled]) -> torch.Tensor:
+    def run(self, batch: list[Scheduled], unread: Unread | None = None) -> torch.Tensor:
         """Compute the batch's tokens. Returns (rows, vocabulary) logits: `num_rows` of each item,
-        in order, then one for each prompt position that is to be scored."""
+        in order, then one for each prompt position that is to be scored. unread: tokens of the
+        batch that only the device knows."""
         if self.graphs is not None and self.graphs.takes(batch):
-            return self.graphs.run(batch)
-        return self.compute(*flatten(batch))
+            return self.graphs.run(batch, unread)
+        tokens, positions, segments, rows = flatten(batch)
+        known = self._tensor(tokens)
+        if unread is not None:
+            unread.fill(known, batch)
+        return self.compute(known, positions, segments, rows)
 
     def compute(
-        self, tokens: list[int], positions: list[int], segments: list[Segment], rows: list[int]
+        self,
+        tokens: list[int] | torch.Tensor,
+        positions: list[int],
+        segments: list[Segment],
+        rows: list[int],
     ) -> torch.Tensor:
         """What `flatten` makes of a batch: returns (rows, vocabulary) logits."""
         import torch
@@ -65,10 +77,8 @@ class ModelRunner:
                 self.attention,
             )
 
-    def _tensor(self, values: list[int]) -> torch.Tensor:
-        import torch
-
-        return torch.tensor(values, dtype=torch.int64, device=self.device)
+    def _tensor(self, values: list[int] | torch.Tensor) -> torch.Tensor:
+        return upload(values, self.device)
 
 
 def make_runner(

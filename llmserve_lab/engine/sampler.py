@@ -29,6 +29,10 @@ class Sampler:
 
     def sample(self, logits: torch.Tensor, requests: Sequence[Row]) -> list[int]:
         """One token per row. logits: (rows, vocabulary), any float dtype; left as they are."""
+        return self.choose(logits, requests).tolist()
+
+    def choose(self, logits: torch.Tensor, requests: Sequence[Row]) -> torch.Tensor:
+        """As `sample`, but the tokens stay on the device: (rows,) int64."""
         logits = self.edits.apply(logits.float(), requests)
         tokens = logits.argmax(-1)
         drawn = [row for row, request in enumerate(requests) if not request.params.greedy]
@@ -36,7 +40,7 @@ class Sampler:
             chosen = [requests[row] for row in drawn]
             weights = probabilities(logits[drawn], [request.params for request in chosen])
             tokens[drawn] = draw(weights, _uniforms(chosen).to(weights.device))
-        return tokens.tolist()
+        return tokens
 
     def weights(self, logits: torch.Tensor, requests: Sequence[Row]) -> torch.Tensor:
         """What `sample` would draw from, for rows that are not greedy: (rows, vocabulary) float32,
