@@ -11,7 +11,7 @@ from llmserve_lab.plots.theme import KV_CACHE, NEUTRAL, SHARED, WASTE, Mark, gra
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-HEIGHT = 340
+HEIGHT, SMALL = 340, 10  # pixels; of labels that a narrow page must not turn
 FIELD = "block_size"
 
 
@@ -57,7 +57,10 @@ def block_sizes(
         figure.add_trace(line, row=1, col=column)
         kind = {"type": "log", "dtick": 1} if panel.log else {"rangemode": "tozero"}
         figure.update_yaxes(title_text=panel.axis, row=1, col=column, **kind)
-    ticks = {"tickvals": sizes, "ticktext": [f"{size:g}" for size in sizes]}
+    ticks = {
+        "tickvals": sizes, "ticktext": [f"{size:g}" for size in sizes],
+        "tickangle": 0, "tickfont": {"size": SMALL},
+    }  # fmt: skip
     figure.update_xaxes(title_text="block size (tokens)", type="log", **ticks)
     return figure
 

@@ -43,9 +43,10 @@ def attention_does_the_same_work_and_looks_up_more() -> str:
     from llmserve_lab.course.allocations import allocations
     from llmserve_lab.kv_cache import slots_of
 
-    cache = LLM(load("lab-target", dtype="float32"), num_blocks=2 * CONTEXT // BLOCK_SIZE).kv_cache
+    model = load("lab-target", dtype="float32")
+    cache = LLM(model, num_blocks=2 * CONTEXT // BLOCK_SIZE).kv_cache
     table = list(range(2 * CONTEXT // BLOCK_SIZE))[::-2]  # every second block, backwards
-    slots = torch.tensor(slots_of(table, 0, CONTEXT, BLOCK_SIZE), device=cache.keys[0].device)
+    slots = torch.tensor(slots_of(table, 0, CONTEXT, BLOCK_SIZE), device=model.model.device)
     flops, copied = [], []
     for where in (slice(0, CONTEXT), slots):
         with allocations() as seen:
