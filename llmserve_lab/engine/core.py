@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmserve_lab.engine.detokenizer import Detokenizer, NoText, detokenizer_of
 from llmserve_lab.engine.doorbell import Doorbell
@@ -13,19 +13,16 @@ from llmserve_lab.engine.outputs import TokenEvent
 from llmserve_lab.engine.ownership import repair
 from llmserve_lab.engine.recorder import Recorder, view
 from llmserve_lab.engine.request import Request, Status
-from llmserve_lab.engine.runner import ModelRunner
 from llmserve_lab.engine.sampler import Sampler
 from llmserve_lab.engine.scheduler import Scheduled, Scheduler
 from llmserve_lab.engine.scorer import Scorer
+from llmserve_lab.engine.shared_runner import Runner
 from llmserve_lab.engine.speculation import NoDrafts, Speculation
 from llmserve_lab.engine.token_text import TokenText
 from llmserve_lab.engine.trace import RequestView
 from llmserve_lab.engine.validate import validate
 from llmserve_lab.engine.watchdog import Watchdog
 from llmserve_lab.engine.work import ModelWork
-
-if TYPE_CHECKING:
-    from llmserve_lab.engine.shared_runner import SharedRunner
 
 Clock = Callable[[], float]
 
@@ -37,7 +34,7 @@ class Engine:
 
     def __init__(
         self,
-        runner: ModelRunner | SharedRunner,
+        runner: Runner,
         scheduler: Scheduler,
         sampler: Sampler,
         tokenizer: Any,

@@ -49,13 +49,16 @@ class SharedStore:
         self._ranks.call(BlockTensors.write_blocks, self._cache, list(blocks), content)
 
 
+Runner = ModelRunner | SharedRunner
+
+
 def runner_for(
     loaded: LoadedModel,
     capacity: Capacity,
     kv_cache_dtype: str,
     attention: str | OneToken,
     graph_rows: int,
-) -> ModelRunner | SharedRunner:
+) -> Runner:
     """A runner in this process, or in each of those that share the model. The rest: see
     `make_runner`."""
     if loaded.shared is None:
