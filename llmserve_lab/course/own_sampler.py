@@ -20,18 +20,21 @@ class OwnSampler(Sampler):
 
     def __init__(self, eos_token_ids: frozenset[int], choose: Choose) -> None:
         super().__init__(eos_token_ids)
-        self.choose = choose
+        self.own = choose
 
-    def sample(self, logits: torch.Tensor, requests: Sequence[Row]) -> list[int]:
+    def choose(self, logits: torch.Tensor, requests: Sequence[Row]) -> torch.Tensor:
+        import torch
+
         rows = self.edits.apply(logits.float(), requests)
-        return [_checked(self.choose(row), rows.shape[-1]) for row in rows]
+        tokens = [_checked(self.own(row), rows.shape[-1]) for row in rows]
+        return torch.tensor(tokens, device=logits.device)
 
     def weights(self, logits: torch.Tensor, requests: Sequence[Row]) -> torch.Tensor:
         """All on the token that `choose` chooses."""
         import torch
 
-        tokens = torch.tensor(self.sample(logits, requests))
-        return torch.nn.functional.one_hot(tokens, logits.shape[-1]).float().to(logits.device)
+        tokens = self.choose(logits, requests)
+        return torch.nn.functional.one_hot(tokens, logits.shape[-1]).float()
 
 
 def use_sampler(llm: Any, choose: Choose) -> None:

@@ -49,7 +49,7 @@ class Scorer:
         return logits[:first]
 
     def note_outputs(
-        self, logits: Any, requests: list[Request], chosen: Sequence[Sequence[int]]
+        self, logits: Any, requests: Sequence[Request], chosen: Sequence[Sequence[int]]
     ) -> None:
         """Score the tokens just chosen for each request. logits: of each request the rows after its
         latest token and after its drafts, of which the first gave its first token and so on."""

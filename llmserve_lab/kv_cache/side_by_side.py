@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from llmserve_lab.kv_cache.block_tensors import BlockTensors
+if TYPE_CHECKING:
+    from llmserve_lab.engine.preemption import BlockStore
 
 
 class SideBySide:
     """Copies whole blocks in each of its caches: that of a model, and that of its draft."""
 
-    def __init__(self, *caches: BlockTensors) -> None:
+    def __init__(self, *caches: BlockStore) -> None:
         self.caches = caches
 
     def copy_blocks(self, copies: Iterable[tuple[int, int]]) -> None:

@@ -83,7 +83,7 @@ def _row(name: str, mark: Mark, height: float, start: int, end: int, lookup: Loo
     """The blocks from token `start` to `end`, a bar each."""
     size = lookup.block_size
     edges = list(range(start, end, size))
-    widths = [min(size, end - edge) - size * (1 - CELL) for edge in edges]
+    widths: list[float | None] = [min(size, end - edge) - size * (1 - CELL) for edge in edges]
     return graph_objects().Bar(
         name=name,
         orientation="h",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from llmserve_lab.course.own_prefix import Entry
@@ -127,33 +128,33 @@ def _takes_all(tokens: Any, size: int, salt: str, table: Any, h: Any) -> list[in
 MATCH: Mutants = {
     "leaves no token to compute": _takes_all,
     "always leaves a whole block over": _drops_a_block,
-    "trusts the key": lambda *given: _match(*given, same=lambda *_: True),
-    "compares the block alone": lambda *given: _match(
-        *given,
+    "trusts the key": partial(_match, same=lambda *_: True),
+    "compares the block alone": partial(
+        _match,
         same=lambda entry, tokens, end, size, salt: (
             entry.tokens[-size:] == tuple(tokens[end - size : end]) and entry.salt == salt
         ),
     ),
-    "compares no salt": lambda *given: _match(
-        *given, same=lambda entry, tokens, end, *_: entry.tokens == tuple(tokens[:end])
+    "compares no salt": partial(
+        _match, same=lambda entry, tokens, end, *_: entry.tokens == tuple(tokens[:end])
     ),
-    "compares the salt alone": lambda *given: _match(
-        *given, same=lambda entry, tokens, end, size, salt: entry.salt == salt
+    "compares the salt alone": partial(
+        _match, same=lambda entry, tokens, end, size, salt: entry.salt == salt
     ),
-    "compares a list with a tuple": lambda *given: _match(
-        *given, same=lambda entry, tokens, end, *_: entry.tokens == tokens[:end]
+    "compares a list with a tuple": partial(
+        _match, same=lambda entry, tokens, end, *_: entry.tokens == tokens[:end]
     ),
-    "compares with the whole prompt": lambda *given: _match(
-        *given,
+    "compares with the whole prompt": partial(
+        _match,
         same=lambda entry, tokens, end, size, salt: (
             entry.tokens == tuple(tokens) and entry.salt == salt
         ),
     ),
-    "keys without a chain": lambda *given: _match(*given, chain=_salt_for_all),
-    "keys without the salt": lambda *given: _match(
-        *given, chain=lambda tokens, size, salt, h: _keys(tokens, size, "", h)
+    "keys without a chain": partial(_match, chain=_salt_for_all),
+    "keys without the salt": partial(
+        _match, chain=lambda tokens, size, salt, h: _keys(tokens, size, "", h)
     ),
-    "goes on behind a gap": lambda *given: _match(*given, stop=False),
+    "goes on behind a gap": partial(_match, stop=False),
     "finds nothing": lambda *given: [],
 }
 
@@ -204,7 +205,7 @@ def _rounds_down(table: Any, block: int, tokens: Any, size: int, salt: str, h: A
 
 
 PUBLISH: Mutants = {
-    "overwrites an entry": lambda *given: _publish(*given, over=True),
+    "overwrites an entry": partial(_publish, over=True),
     "publishes a block that is not full": _rounds_down,
     "the key of the block alone": _unchained,
     "changes the table it was given": _in_place,

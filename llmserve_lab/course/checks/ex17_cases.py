@@ -125,7 +125,8 @@ def _script(text: str) -> list[Call]:
 
 def _random_calls(rng: random.Random, num_slots: int) -> list[Call]:
     """Mostly calls that make sense: a new owner comes, or one that holds something leaves."""
-    memory, calls = ContiguousAllocator(num_slots), []
+    memory = ContiguousAllocator(num_slots)
+    calls: list[Call] = []
     for _ in range(RANDOM_CALLS):
         held = [region.owner for region in memory.snapshot().regions if region.owner is not None]
         owner, length = rng.choice(OWNERS), rng.randint(1, LONGEST)

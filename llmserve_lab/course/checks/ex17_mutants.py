@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 Mutants = dict[str, Callable[..., Any]]
@@ -178,9 +179,9 @@ def _given_in_place(holes: list[Hole], start: int, length: int) -> list[Hole]:
 
 GIVE_BACK: Mutants = {
     "joins nothing": lambda holes, start, length: sorted([*holes, (start, length)]),
-    "joins only with the one before": lambda *given: joined(*given, after=False),
-    "joins only with the one after": lambda *given: joined(*given, before=False),
-    "joins across a reserved slot": lambda *given: joined(*given, gap=1),
+    "joins only with the one before": partial(joined, after=False),
+    "joins only with the one after": partial(joined, before=False),
+    "joins across a reserved slot": partial(joined, gap=1),
     "appends it at the end": lambda holes, start, length: [*holes, (start, length)],
     "joins, and keeps the old one too": lambda holes, start, length: sorted(
         {*holes, *joined(holes, start, length)}
