@@ -21,9 +21,7 @@ class Unread:
     logits: (requests, vocabulary), what they were chosen by; kept where somebody asks for logprobs.
     """
 
-    def __init__(
-        self, tokens: torch.Tensor, requests: Sequence[Request], logits: torch.Tensor
-    ) -> None:
+    def __init__(self, tokens: torch.Tensor, requests: list[Request], logits: torch.Tensor) -> None:
         self.tokens, self.requests = tokens, requests
         scored = any(request.params.logprobs is not None for request in requests)
         self.logits = logits.clone() if scored else None  # a captured graph writes over them
