@@ -283,7 +283,7 @@ assert run.texts == none.texts and more > 0
 pairs = list(zip(none.texts, by_name[QUANTIZED].texts, strict=True))
 changed = sum(a != b for a, b in pairs)
 print(f"quantization: {changed} of {len(pairs)} greedy answers are other ones")
-print("              tokens until they part:", [strategies.same_tokens(a, b) for a, b in pairs])
+print("tokens until they part:", [strategies.same_tokens(a, b) for a, b in pairs])
 assert by_name[CONTINUOUS].texts == by_name[REUSE].texts == none.texts
 
 
