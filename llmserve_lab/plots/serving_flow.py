@@ -35,7 +35,7 @@ LEGEND = (
 )
 QUEUE_AT, BATCH_AT, TOKENS_AT, END = 0.0, 1.4, 7.4, 13.2  # where a column begins
 HEADINGS = (
-    (QUEUE_AT, "request queue"),
+    (QUEUE_AT, "queue"),
     (BATCH_AT, "batch scheduler: this step"),
     (TOKENS_AT, "inference: tokens out"),
 )
