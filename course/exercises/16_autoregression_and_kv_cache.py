@@ -59,7 +59,7 @@ def keys(tokens, size, salt, h):
     """The chained key of every full block, a list."""
     found, before = [], salt
     for block in full_blocks(tokens, size):
-        # BEGIN SOLUTION: hash the block after what came before it; keep the key, for the next too
+        # BEGIN SOLUTION: hash the block after what came before it; keep the key
         before = h(before, block)
         found.append(before)
     return found

@@ -241,7 +241,8 @@ for shot in ours.maps:
     for r in (r for r in shot.regions if not r.free):
         for kind, count in waste(r.length, r.used, final[r.owner]).items():
             empty[kind] += count
-print(f"external fragmentation: at most {worst:.0%}; empty slots x steps: {empty}")
+print(f"external fragmentation: at most {worst:.0%}")
+print(f"empty slots x steps: {empty}")
 assert sum(empty.values()) == sum(shot.internal_waste for shot in ours.maps)
 
 # %% [markdown] key="17-close" lang="en"
