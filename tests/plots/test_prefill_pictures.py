@@ -95,7 +95,7 @@ class TestArrivalSteps:
             drawn = {x: y for t in shown for x, y in zip(t.x, t.y, strict=True) if x is not None}
             assert sorted(drawn) == [i - run.first + 1 for i in range(len(run.steps))]
             assert drawn[1] == pytest.approx(1000 * run.steps[run.first].seconds)
-        assert "Budget 64: first token after 2 steps" in describe(figure)
+        assert "Budget 64: steps 2, TTFT" in describe(figure)
 
     def test_no_run_is_refused(self):
         with pytest.raises(ValueError, match="at least one run"):
