@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from llmserve_lab.engine.batch import Scheduled
@@ -37,6 +38,7 @@ class Loans:
         self.ahead: dict[Request, list[Prefix]] = {}  # of blocks that it computes in this step
         self._offers: dict[bytes, Offer] = {}  # by the prefix's digest
         self._taken: dict[Request, list[Offer]] = {}  # by the borrower, lenders before borrowers
+        self._readers: Counter[int] = Counter()  # of each block that is read as it is written
 
     def offer(self, offer: Offer) -> None:
         """Let requests that are admitted after this go on from a block."""
@@ -55,11 +57,12 @@ class Loans:
         """Note that a request goes on from these blocks."""
         if offers:
             self._taken[borrower] = offers
+            self._readers.update(offer.block for offer in offers)
 
     def forget(self, request: Request) -> None:
         """The request gives up its blocks."""
         self.ahead.pop(request, None)
-        self._taken.pop(request, None)
+        self._readers.subtract(offer.block for offer in self._taken.pop(request, ()))
 
     def settle(self) -> None:
         """The step is computed. Only loans that were not kept are left."""
@@ -70,6 +73,7 @@ class Loans:
             for borrower, offers in self._taken.items()
             if not all(offer.is_kept(offer.lender.num_computed_tokens) for offer in offers)
         }
+        self._readers = Counter(o.block for offers in self._taken.values() for o in offers)
 
     def call_off(self) -> list[Request]:
         """The step has ended. Returns those who count on blocks that it did not compute."""
@@ -82,7 +86,7 @@ class Loans:
 
     def num_readers(self, block: int) -> int:
         """How many requests read a block that another one writes in this step."""
-        return sum(offer.block == block for offers in self._taken.values() for offer in offers)
+        return self._readers[block]
 
     def unmet(self, batch: list[Scheduled]) -> tuple[Request, Request] | None:
         """A request of the batch, and one whose blocks it reads though the batch does not compute

@@ -93,7 +93,7 @@ class ReservingScheduler(Scheduler):
         self.pool.share(request.block_table)
 
     def _reserved_tokens(self, request: Request) -> int:
-        longest = self.limits.max_model_len if self.to_model_len else self._final_tokens(request)
+        longest = self.limits.max_model_len if self.to_model_len else self.final_tokens(request)
         return min(longest, self.memory.num_slots)
 
     def start_over(self, requests: Iterable[Request]) -> None:

@@ -166,7 +166,7 @@ class Scheduler:
         """Let `fork` run on from the tokens that `request` has computed, or queue it."""
         self.tables.share(request, fork)
         full = len(self.running) >= self.limits.max_num_seqs
-        if full or (self._must_finish(fork) and not self._grow(fork, self._final_tokens(fork))):
+        if full or (self._must_finish(fork) and not self._grow(fork, self.final_tokens(fork))):
             self._release(fork)
             fork.num_computed_tokens = 0
             self.add(fork)
@@ -229,7 +229,7 @@ class Scheduler:
             request.num_computed_tokens = 0
             return False
         if self._must_finish(request):
-            self._grow(request, self._final_tokens(request))
+            self._grow(request, self.final_tokens(request))
         if saved:
             self._grow(request, saved)
             self.preemption.restore(request)
@@ -241,10 +241,10 @@ class Scheduler:
         """Whether blocks are free for all known tokens, so that no half-read prompt is preempted
         by the next one; for all that can ever come where the request must finish."""
         known = len(request.token_ids)
-        wanted = self._final_tokens(request) if self._must_finish(request) else known
+        wanted = self.final_tokens(request) if self._must_finish(request) else known
         return self.pool.blocks_for(wanted) - len(request.block_table) <= self.pool.num_free
 
-    def _final_tokens(self, request: Request) -> int:
+    def final_tokens(self, request: Request) -> int:
         """The most tokens that a request can come to."""
         longest = request.num_prompt_tokens + request.params.max_tokens
         capacity = self.pool.num_blocks * self.pool.block_size

@@ -54,7 +54,7 @@ class StaticBatchingScheduler(Scheduler):
         """Move requests into the batch while all of them would fit to their very end."""
         free = self.pool.num_blocks
         while self.waiting and len(self.running) < self.batch_size:
-            free -= self.pool.blocks_for(self._final_tokens(self.waiting[0]))
+            free -= self.pool.blocks_for(self.final_tokens(self.waiting[0]))
             if free < 0:
                 break
             self._enter(self.waiting.popleft())

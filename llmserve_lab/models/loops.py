@@ -25,10 +25,10 @@ def array_of(parameter: torch.Tensor) -> Any:
     return bfloat16.array_of(parameter.detach())
 
 
-def few(inputs: torch.Tensor) -> bool:
+def few(inputs: torch.Tensor, most: int = MAX_ROWS) -> bool:
     """Whether a product over these rows is bound by reading the weights. BLAS libraries are written
     for many rows: on some CPUs they read at a third of the speed of a plain loop."""
-    return inputs.shape[0] <= MAX_ROWS and torch.get_num_threads() <= MAX_THREADS
+    return inputs.shape[0] <= most and torch.get_num_threads() <= MAX_THREADS
 
 
 def product(inputs: torch.Tensor, weight: Any, bias: torch.Tensor | None) -> torch.Tensor:
@@ -59,8 +59,7 @@ def has_int8_products() -> bool:
 
 def takes_int8(inputs: torch.Tensor, weight: torch.Tensor) -> bool:
     """Whether `int8_linear` is the fastest way for these rows and this int8 weight."""
-    few = inputs.shape[0] <= MAX_INT8_ROWS and torch.get_num_threads() <= MAX_THREADS
-    return few and weight.device.type == "cpu" and prepare_int8()
+    return few(inputs, MAX_INT8_ROWS) and weight.device.type == "cpu" and prepare_int8()
 
 
 @cache

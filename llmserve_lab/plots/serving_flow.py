@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llmserve_lab.plots.stepping import Stepper, require_steps, stops
 from llmserve_lab.plots.theme import (
@@ -44,41 +44,32 @@ CHUNK = 4.6  # width of the longest chunk of a prompt
 ROW_PIXELS, FRAME_PIXELS = 26, 236
 
 
-@dataclass(slots=True)
-class _Bars:
-    """Bars of one step: parallel lists, as plotly wants them."""
+class _Bar(NamedTuple):
+    """One request's bar in the row of its number; its left end and width are in cells."""
 
-    base: list[float] = field(default_factory=list)
-    x: list[float] = field(default_factory=list)
-    y: list[int] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-    hover: list[str] = field(default_factory=list)
+    at: float
+    width: float
+    row: int
+    mark: Mark
+    hover: str
+    text: str = ""
 
-    def add(self, at: float, width: float, row: int, mark: Mark, hover: str, text: str) -> None:
-        self.base.append(round(at, 3))
-        self.x.append(round(width, 3))
-        self.y.append(row)
-        self.marks.append(mark)
-        self.hover.append(hover)
-        self.text.append(text)
 
-    def traces(self) -> list[Any]:
-        """One for each meaning."""
-        return [self._trace(mark) for mark, _ in LEGEND if mark in self.marks]
+def _traces(bars: Sequence[_Bar]) -> list[Any]:
+    """One for each meaning."""
+    by_mark = {mark: [bar for bar in bars if bar.mark is mark] for mark, _ in LEGEND}
+    return [_trace(mark, own) for mark, own in by_mark.items() if own]
 
-    def _trace(self, mark: Mark) -> Any:
-        chosen = [index for index, own in enumerate(self.marks) if own is mark]
-        base, x, y, text, hover = (
-            [values[index] for index in chosen]
-            for values in (self.base, self.x, self.y, self.text, self.hover)
-        )
-        return graph_objects().Bar(
-            orientation="h", base=base, x=x, y=y, width=0.72, marker=bar_style(mark),
-            text=text, textposition="inside", insidetextanchor="middle", textangle=0,
-            textfont={"color": "#FFFFFF", "size": 12}, constraintext="none",
-            hovertext=hover, hoverinfo="text", showlegend=False,
-        )  # fmt: skip
+
+def _trace(mark: Mark, bars: Sequence[_Bar]) -> Any:
+    return graph_objects().Bar(
+        orientation="h", marker=bar_style(mark), showlegend=False,
+        base=[round(bar.at, 3) for bar in bars], x=[round(bar.width, 3) for bar in bars],
+        y=[bar.row for bar in bars], width=0.72,
+        text=[bar.text for bar in bars], textposition="inside", insidetextanchor="middle",
+        textangle=0, textfont={"color": "#FFFFFF", "size": 12}, constraintext="none",
+        hovertext=[bar.hover for bar in bars], hoverinfo="text",
+    )  # fmt: skip
 
 
 def serving_flow(
@@ -101,7 +92,7 @@ def serving_flow(
     stepper.always(_headings())
     for index in stops(len(steps)):
         bars = _step_bars(steps[index], names, longest)
-        stepper.stop(_label(steps[index]), [(trace, {}) for trace in bars.traces()])
+        stepper.stop(_label(steps[index]), [(trace, {}) for trace in _traces(bars)])
     _layout(figure, names)
     figure.update_layout(meta={"alt": _in_words(title, steps, names)})
     return stepper.finish(start=0, below=14)
@@ -116,12 +107,12 @@ def _rows(steps: list[StepSnapshot]) -> dict[str, int]:
     return {name: row for row, name in enumerate(ordered)}
 
 
-def _step_bars(step: StepSnapshot, names: dict[str, int], longest: int) -> _Bars:
-    bars = _Bars()
+def _step_bars(step: StepSnapshot, names: dict[str, int], longest: int) -> list[_Bar]:
+    bars: list[_Bar] = []
     drafts = {view.request_id: view for view in step.drafts}
     for view in step.waiting:
         row = names[view.request_id]
-        bars.add(QUEUE_AT, WIDTH, row, QUEUE, f"request {row} waits", "")
+        bars.append(_Bar(QUEUE_AT, WIDTH, row, QUEUE, f"request {row} waits"))
     for item in step.scheduled:
         _batch(bars, item, names[item.request_id], drafts.get(item.request_id), longest)
     for name in {token.request_id for token in step.sampled}:
@@ -130,14 +121,14 @@ def _step_bars(step: StepSnapshot, names: dict[str, int], longest: int) -> _Bars
 
 
 def _batch(
-    bars: _Bars, item: ScheduledView, row: int, drafts: DraftView | None, longest: int
+    bars: list[_Bar], item: ScheduledView, row: int, drafts: DraftView | None, longest: int
 ) -> None:
     """What runs of a request: prompt tokens as one bar, others as a cell each."""
     at = BATCH_AT
     if item.num_prompt_tokens:
         width = max(CELL, CHUNK * item.num_prompt_tokens / longest)
         hover = f"request {row}: {item.num_prompt_tokens} prompt tokens"
-        bars.add(at, width - 0.08, row, PREFILL, hover, f"<b>{item.num_prompt_tokens}</b>")
+        bars.append(_Bar(at, width - 0.08, row, PREFILL, hover, f"<b>{item.num_prompt_tokens}</b>"))
         at += width
     num_drafts = drafts.num_proposed if drafts else 0
     own = item.num_tokens - item.num_prompt_tokens - num_drafts
@@ -146,10 +137,12 @@ def _batch(
     for place in range(own + num_drafts):
         mark = DECODE if place < own else DRAFT
         what = "its latest token" if place < own else f"draft {place - own + 1}"
-        bars.add(at + place * cell, WIDTH * cell, row, mark, f"request {row}: {what}", "")
+        bars.append(_Bar(at + place * cell, WIDTH * cell, row, mark, f"request {row}: {what}"))
 
 
-def _tokens(bars: _Bars, step: StepSnapshot, name: str, row: int, drafts: DraftView | None) -> None:
+def _tokens(
+    bars: list[_Bar], step: StepSnapshot, name: str, row: int, drafts: DraftView | None
+) -> None:
     """What came of a request: right drafts, the model's own token, then what was thrown away."""
     new = [token for token in step.sampled if token.request_id == name]
     right = drafts.num_accepted if drafts else 0
@@ -159,10 +152,10 @@ def _tokens(bars: _Bars, step: StepSnapshot, name: str, row: int, drafts: DraftV
         mark = SHARED if place < right else DECODE
         what = "a draft that was right" if place < right else "the model's own"
         hover = f"request {row}: {token.text!r}, {what}"
-        bars.add(TOKENS_AT + place * cell, WIDTH * cell, row, mark, hover, "")
+        bars.append(_Bar(TOKENS_AT + place * cell, WIDTH * cell, row, mark, hover))
     for place in range(wrong):
         at = TOKENS_AT + (len(new) + place) * cell
-        bars.add(at, WIDTH * cell, row, REJECTED, f"request {row}: a draft thrown away", "")
+        bars.append(_Bar(at, WIDTH * cell, row, REJECTED, f"request {row}: a draft thrown away"))
 
 
 def _key(mark: Mark, label: str) -> Any:

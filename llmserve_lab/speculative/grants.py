@@ -43,7 +43,7 @@ class Grants:
     def _most(self, request: Request) -> int:
         """Drafts beyond the request's last possible token but one are of no use: the target adds a
         token of its own."""
-        left = self.scheduler._final_tokens(request) - len(request.token_ids) - 1
+        left = self.scheduler.final_tokens(request) - len(request.token_ids) - 1
         return min(self.num_draft_tokens, left)
 
     def _with_blocks(self, request: Request, count: int) -> int:

@@ -96,7 +96,8 @@ def _fitting(draft: str | Path | LoadedModel, target: LoadedModel) -> LoadedMode
             f"{draft.name} has a vocabulary of {theirs} tokens and {target.name} of {ours}: a "
             "draft needs the same one."
         )
-    if target.tokenizer.get_vocab() != draft.tokenizer.get_vocab():
+    tokenizers = [each.tokenizer for each in (target, draft) if each.tokenizer is not None]
+    if len({frozenset(each.get_vocab().items()) for each in tokenizers}) > 1:
         raise ValueError(
             f"{draft.name} and {target.name} have different tokenizers: a draft needs the same one."
         )

@@ -26,6 +26,8 @@ class SchedulerMachine(RuleBasedStateMachine):
     """Adds, steps and aborts in any order, steps that break off and batches that a learner cuts
     down among them; every step is checked, every output is the right one."""
 
+    temperature = 1.0  # of the requests; whoever chooses tokens here does not look at it
+
     @staticmethod
     def scheduler(limits):
         return Scheduler()
@@ -61,7 +63,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if len(prompt) >= self.longest:
             return
         self.engine.clock.now += delay
-        params = SamplingParams(max_tokens=max_tokens)
+        params = SamplingParams(temperature=self.temperature, max_tokens=max_tokens)
         request = Request(f"{len(self.requests)}", prompt, params, priority=priority)
         self.requests[request.request_id] = request
         self.engine.add(request)

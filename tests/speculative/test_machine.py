@@ -12,7 +12,7 @@ from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.engine.scheduler import Limits
 from llmserve_lab.speculative.proposer import Proposals
 from llmserve_lab.speculative.speculation import Drafts
-from tests.engine.counting_model import LONGEST, VOCABULARY, build, next_token
+from tests.engine.counting_model import VOCABULARY, build, next_token
 from tests.engine.test_scheduler import SchedulerMachine
 
 
@@ -44,6 +44,8 @@ class Lagging(Proposals):
 class SpeculatingMachine(SchedulerMachine):
     """The machine of all schedulers, with drafts."""
 
+    temperature = 0  # a draft that is compared is right or wrong; chance would judge others
+
     @precondition(lambda self: self.engine is None)
     @rule(
         block_size=st.integers(1, 4),
@@ -64,23 +66,6 @@ class SpeculatingMachine(SchedulerMachine):
             lambda scheduler: Drafts(kind(Guesser(every), VOCABULARY), scheduler, count),
         )  # fmt: skip
         self.longest = num_blocks * block_size
-
-    @precondition(lambda self: self.engine is not None)
-    @rule(
-        prompt=st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=LONGEST),
-        max_tokens=st.integers(1, LONGEST),
-        priority=st.integers(-1, 1),
-        delay=st.sampled_from([0.0, 0.4, 1.0]),
-    )
-    def add(self, prompt, max_tokens, priority, delay):
-        prompt = prompt[: self.longest - 1] or [1]
-        if len(prompt) >= self.longest:
-            return
-        self.engine.clock.now += delay
-        params = SamplingParams(temperature=0, max_tokens=max_tokens)
-        request = Request(f"{len(self.requests)}", prompt, params, priority=priority)
-        self.requests[request.request_id] = request
-        self.engine.add(request)
 
     @invariant()
     def no_draft_outlives_its_step(self):

@@ -114,3 +114,11 @@ def test_quantized_caches(make_spec, make_llm, bits):
     (output,) = llm.generate(ids([1, 2, 3, 4]), GREEDY)
     assert len(output.outputs[0].token_ids) == 12
     assert llm.metrics.proposed_tokens > 0
+
+
+def test_a_model_without_a_tokenizer_may_have_a_draft(tiny):
+    bare = LoadedModel("bare", tiny.model, None, tiny.why_dtype)
+    alone, drafted = (
+        llm.generate(ids([1, 2]), GREEDY) for llm in (LLM(tiny), LLM(bare, draft=tiny))
+    )
+    assert tokens_of(drafted) == tokens_of(alone)
