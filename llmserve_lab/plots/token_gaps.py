@@ -6,12 +6,20 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from llmserve_lab.plots.theme import MEASURED, NEUTRAL, OWNERS, graph_objects, new_figure
+from llmserve_lab.plots.theme import (
+    MEASURED,
+    NEUTRAL,
+    OWNERS,
+    graph_objects,
+    legend_below,
+    new_figure,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 SYMBOLS = ("circle", "diamond", "square", "triangle-up")
+BASE_PIXELS, LEGEND_ROW_PIXELS, PLOT_PIXELS = 340, 24, 220
 COLOURS = (NEUTRAL, MEASURED.colour, OWNERS[1], OWNERS[3])
 
 
@@ -27,7 +35,7 @@ def token_gaps(
     """
     if not 1 <= len(streams) <= len(SYMBOLS):
         raise ValueError(f"token_gaps draws 1 to {len(SYMBOLS)} streams, not {len(streams)}.")
-    figure = new_figure(title)
+    figure = new_figure(title, BASE_PIXELS + LEGEND_ROW_PIXELS * len(streams))
     for place, (name, times) in enumerate(streams.items()):
         gaps = [1000 * (after - before) for before, after in pairwise(times)]
         if not gaps:
@@ -36,6 +44,7 @@ def token_gaps(
         figure.add_trace(_mean(name, gaps, place))
     figure.update_xaxes(title_text="output token", rangemode="tozero")
     figure.update_yaxes(title_text="wait for this token (ms)", rangemode="tozero")
+    legend_below(figure, PLOT_PIXELS)
     return figure
 
 
