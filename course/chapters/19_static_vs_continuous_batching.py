@@ -47,7 +47,7 @@ from llmserve_lab.simulate import Ask, Constant, LogNormal, Simulator, Uniform, 
 # everything here is exact, and the same on your machine.
 
 # %% key="19-requests"
-model = load("lab-target", dtype="float32")  # the same tokens in every batch
+model = load("lab-draft", dtype="float32")  # steps do not depend on the model's size
 lengths = [6, 20, 4, 9, 3, 16, 5, 8, 12, 2, 7, 4]  # of the answers
 asks = Workload(tuple(Ask(i, prompt_tokens=32, output_tokens=n) for i, n in enumerate(lengths)))
 print(f"{sum(lengths)} tokens in 4 places: {sum(lengths) // 4} steps at least")
@@ -298,11 +298,13 @@ because(
 )
 
 # %% [markdown] key="19-seconds-prose" lang="en"
-# Steps are not seconds. The same requests on the clock, with the scheduler's own work timed too: it
-# is called before every step.
-
+# Steps are not seconds. The same requests on the clock, with the larger model, and with the
+# scheduler's own work timed too: it is called before every step.
 
 # %% key="19-seconds"
+model = load("lab-target", dtype="float32")
+
+
 def timed(scheduler):
     plan, scheduler.spent = scheduler.schedule, 0.0
 

@@ -34,7 +34,7 @@ class Sampler:
     def choose(self, logits: torch.Tensor, requests: Sequence[Row]) -> torch.Tensor:
         """As `sample`, but the tokens stay on the device: (rows,) int64."""
         logits = self.edits.apply(logits.float(), requests)
-        tokens = logits.argmax(-1)
+        tokens = _likeliest(logits)
         drawn = [row for row, request in enumerate(requests) if not request.params.greedy]
         if drawn:
             chosen = [requests[row] for row in drawn]
@@ -55,6 +55,15 @@ def eos_token_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     if ids is None:
         ids = tokenizer.eos_token_id
     return frozenset([] if ids is None else [ids] if isinstance(ids, int) else ids)
+
+
+def _likeliest(logits: torch.Tensor) -> torch.Tensor:
+    """The first of the largest in each row. On a CPU NumPy finds it far sooner than torch."""
+    import torch
+
+    if logits.device.type != "cpu":
+        return logits.argmax(-1)
+    return torch.from_numpy(logits.detach().numpy().argmax(-1))
 
 
 def _uniforms(requests: Sequence[Row]) -> torch.Tensor:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from llmserve_lab.kv_cache.memory_map import MemoryMap, Region
 from llmserve_lab.kv_cache.shape import KVShape
+from llmserve_lab.kv_cache.zeros import zeros
 
 if TYPE_CHECKING:
     import torch
@@ -162,14 +163,12 @@ class ContiguousKVCache(ContiguousAllocator):
         device: torch.device,
         fit: str = FIRST_FIT,
     ) -> None:
-        import torch
-
         super().__init__(num_slots, fit)
         self.shape = shape
         size = (num_slots, shape.num_kv_heads, shape.head_dim)
         layers = range(shape.num_layers)
-        self.keys = [torch.zeros(size, dtype=dtype, device=device) for _ in layers]
-        self.values = [torch.zeros(size, dtype=dtype, device=device) for _ in layers]
+        self.keys = [zeros(size, dtype, device) for _ in layers]
+        self.values = [zeros(size, dtype, device) for _ in layers]
 
     def write(self, layer: int, slots: slice, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Store new tokens in the slots that `append` returned. keys, values: (tokens, KV heads,

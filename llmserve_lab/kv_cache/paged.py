@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from llmserve_lab.kv_cache.block_tensors import BlockTensors
 from llmserve_lab.kv_cache.shape import KVShape
+from llmserve_lab.kv_cache.zeros import zeros
 
 if TYPE_CHECKING:
     import torch
@@ -26,14 +27,12 @@ class PagedKVCache(BlockTensors):
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        import torch
-
         self.shape, self.block_size = shape, block_size
         self.null_slot = num_blocks * block_size
         size = (self.null_slot + block_size, shape.num_kv_heads, shape.head_dim)
         layers = range(shape.num_layers)
-        self.keys = [torch.zeros(size, dtype=dtype, device=device) for _ in layers]
-        self.values = [torch.zeros(size, dtype=dtype, device=device) for _ in layers]
+        self.keys = [zeros(size, dtype, device) for _ in layers]
+        self.values = [zeros(size, dtype, device) for _ in layers]
 
     def write(
         self, layer: int, slots: torch.Tensor, keys: torch.Tensor, values: torch.Tensor

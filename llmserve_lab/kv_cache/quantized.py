@@ -16,6 +16,7 @@ from llmserve_lab.kv_cache.quantization import (
     unpack,
 )
 from llmserve_lab.kv_cache.shape import KVShape, bits_of
+from llmserve_lab.kv_cache.zeros import zeros
 
 if TYPE_CHECKING:
     import torch
@@ -62,12 +63,8 @@ class QuantizedKVCache(BlockTensors):
         import torch
 
         codes = (grid[0], self.block_size, grid[2], packed_length(self.shape.head_dim, self.bits))
-        scale, offset = (
-            torch.zeros(grid, dtype=torch.float16, device=self.device) for _ in range(2)
-        )
-        return Quantized(
-            torch.zeros(codes, dtype=torch.uint8, device=self.device), Grid(scale, offset)
-        )
+        scale, offset = (zeros(grid, torch.float16, self.device) for _ in range(2))
+        return Quantized(zeros(codes, torch.uint8, self.device), Grid(scale, offset))
 
     def by_block(self) -> list[torch.Tensor]:
         return [t for q in (*self.keys, *self.values) for t in (q.codes, *q.grid)]

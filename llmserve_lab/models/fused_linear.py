@@ -10,20 +10,22 @@ import torch
 
 from llmserve_lab.models import loops
 from llmserve_lab.models.int8_linear import Int8Linear, int8_linear
+from llmserve_lab.models.packed_weight import PackedWeight
 
 
 class FusedLinear:
     """The outputs of `layers` side by side, from one product over their stacked weights.
 
-    Nothing is held twice: the weights move into one tensor, and each layer's own parameters become
-    views of it, with their names, shapes and values. Layers that are not all `nn.Linear`, or all
-    `Int8Linear`, of one dtype and device are called one by one, and so are layers that are split
-    among processes.
+    Nothing is held twice, but for what `PackedWeight` holds: the weights move into one tensor, and
+    each layer's own parameters become views of it, with their names, shapes and values. Layers that
+    are not all `nn.Linear`, or all `Int8Linear`, of one dtype and device are called one by one, and
+    so are layers that are split among processes.
     """
 
     weight: torch.Tensor | None = None
     scale: torch.Tensor | None = None  # of 8-bit weights
     bias: torch.Tensor | None = None
+    packed: PackedWeight | None = None
 
     def __init__(self, layers: Sequence[Any]) -> None:
         self.layers = list(layers)
@@ -34,9 +36,13 @@ class FusedLinear:
             for name in ("scale", "bias"):
                 if getattr(layers[0], name, None) is not None:
                     setattr(self, name, stacked([getattr(layer, name) for layer in layers]))
+            parameters = [layer.weight for layer in layers]
+            self.packed = PackedWeight.where_faster(self.weight, parameters)
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """(tokens, features in) to (tokens, all features out)."""
+        if self.packed is not None and self.packed.holds():
+            return self.packed.product(inputs, self.bias)
         if self._array is not None and loops.few(inputs):
             return loops.product(inputs, self._array, self.bias)
         if self.weight is not None and self.scale is not None:

@@ -10,6 +10,7 @@ import torch
 
 DTYPES = (torch.float32, torch.bfloat16)
 MAX_ROWS = 8  # of a product; with more of them a BLAS library is as fast
+MAX_WIDE_ROWS = 2  # the same where the library has AVX-512 to work with
 MAX_INT8_ROWS = 16  # of a product of 8-bit codes, likewise
 MAX_THREADS = 2  # torch's; from three on its product reads the weights as fast as one loop
 
@@ -25,10 +26,17 @@ def array_of(parameter: torch.Tensor) -> Any:
     return bfloat16.array_of(parameter.detach())
 
 
-def few(inputs: torch.Tensor, most: int = MAX_ROWS) -> bool:
+def few(inputs: torch.Tensor, most: int | None = None) -> bool:
     """Whether a product over these rows is bound by reading the weights. BLAS libraries are written
     for many rows: on some CPUs they read at a third of the speed of a plain loop."""
+    most = most_rows() if most is None else most
     return inputs.shape[0] <= most and torch.get_num_threads() <= MAX_THREADS
+
+
+@cache
+def most_rows() -> int:
+    """Up to which a loop multiplies float32 or bf16 faster than torch's operator."""
+    return MAX_WIDE_ROWS if torch.backends.cpu.get_cpu_capability() == "AVX512" else MAX_ROWS
 
 
 def product(inputs: torch.Tensor, weight: Any, bias: torch.Tensor | None) -> torch.Tensor:

@@ -5,6 +5,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from llmserve_lab import SamplingParams
+from llmserve_lab.models import packed_weight
+from llmserve_lab.models.fused_linear import FusedLinear
+from llmserve_lab.models.packed_weight import multiplies_bf16
 from tests.engine.reference import ids
 from tests.models.engines import engine, forward_of, logits_of, prompts_of, through_transformers
 from tests.models.families import KNOWN, copied, tiny_model
@@ -88,3 +91,50 @@ def test_made_within_inference_mode():
         engine(model).generate("abc", GREEDY)
     assert not any(p.is_inference() for p in model.parameters())
     model(torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss.backward()
+
+
+@pytest.mark.skipif(not multiplies_bf16(), reason="this processor has no bf16 products")
+class TestPacked:
+    """The second copy that bf16 products read: same numbers, and never an old one."""
+
+    def fused(self, bias=True, count=2):
+        layers = [torch.nn.Linear(24, 8 * (1 + i), bias).bfloat16() for i in range(count)]
+        return layers, FusedLinear(layers)
+
+    @pytest.mark.parametrize("bias", [True, False])
+    @pytest.mark.parametrize("rows", [0, 1, 3, 40])
+    def test_it_computes_what_the_layers_compute(self, rows, bias):
+        layers, fused = self.fused(bias)
+        assert fused.packed is not None and fused.packed.holds()
+        inputs = torch.randn(rows, 24, dtype=torch.bfloat16)
+        wanted = torch.cat([layer(inputs) for layer in layers], -1)
+        torch.testing.assert_close(fused(inputs), wanted, atol=2e-2, rtol=2e-2)
+
+    def test_rows_that_lie_apart_are_read_too(self):
+        layers, fused = self.fused(count=1)
+        inputs = torch.randn(5, 48, dtype=torch.bfloat16)[:, ::2]
+        torch.testing.assert_close(fused(inputs), layers[0](inputs), atol=2e-2, rtol=2e-2)
+
+    @pytest.mark.parametrize("changed", [0, 1])
+    def test_a_changed_weight_is_computed_with(self, changed):
+        layers, fused = self.fused()
+        with torch.no_grad():
+            layers[changed].weight.mul_(2)
+        assert not fused.packed.holds()
+        inputs = torch.randn(3, 24, dtype=torch.bfloat16)
+        wanted = torch.cat([layer(inputs) for layer in layers], -1)
+        torch.testing.assert_close(fused(inputs), wanted, atol=4e-2, rtol=2e-2)
+
+    def test_other_dtypes_are_not_packed(self):
+        assert FusedLinear([torch.nn.Linear(8, 8)]).packed is None
+
+    def test_a_copy_that_would_fill_the_memory_is_not_made(self, monkeypatch):
+        monkeypatch.setattr(packed_weight, "memory", lambda: (10**9, 2000))
+        assert self.fused(count=1)[1].packed is not None  # 384 bytes
+        assert self.fused(count=2)[1].packed is None  # 1,152 bytes
+        monkeypatch.setattr(packed_weight, "memory", lambda: (None, None))
+        assert self.fused(count=1)[1].packed is None
+
+    def test_an_older_torch_goes_without(self, monkeypatch):
+        monkeypatch.setattr(packed_weight, "multiplies_bf16", lambda: False)
+        assert self.fused()[1].packed is None

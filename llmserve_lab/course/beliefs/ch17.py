@@ -58,11 +58,12 @@ def more_memory_is_wasted_in_the_same_share() -> str:
 
 
 def _serve(scheduler: Any, slots: int = SLOTS) -> Any:
-    """Real lengths on `slots` slots, to the end: the engine, with its trace."""
+    """Real lengths on `slots` slots, to the end: the engine, with its trace. What is counted does
+    not depend on the model, so the small one serves."""
     from llmserve_lab import LLM, load
     from llmserve_lab.course.completions import completions
 
-    model = load("lab-target")
+    model = load("lab-draft")
     asked = completions(model.tokenizer, REQUESTS, LONGEST)
     llm = LLM(
         model, scheduler=scheduler, max_model_len=LONGEST, block_size=BLOCK,

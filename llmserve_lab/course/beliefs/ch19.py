@@ -21,7 +21,7 @@ def those_who_run_pay_for_newcomers() -> str:
 
     answers = [LONG, *[SHORT] * (PLACES - 1 + LATER)]
     workload = Workload(tuple(Ask(0.0, PROMPT_TOKENS, tokens) for tokens in answers))
-    model = load("lab-target")
+    model = load("lab-draft")  # steps do not depend on the model
     static = serve_in_steps(model, workload, StaticBatchingScheduler(PLACES), PLACES)
     continuous = serve_in_steps(model, workload, None, PLACES)
     assert static.lives[0].ended == continuous.lives[0].ended == LONG
@@ -65,7 +65,7 @@ def sorted_batches_are_not_full() -> str:
     drawn = Workload.draw(SORTED, *lengths, seed=SEED)
     in_order = Workload(tuple(sorted(drawn.asks, key=lambda ask: ask.output_tokens)))
     coming = arrive_in_steps(SORTED, *lengths, rate=PER_STEP, seed=SEED)
-    model = load("lab-target")
+    model = load("lab-draft")  # steps do not depend on the model
     mixed = serve_in_steps(model, drawn, StaticBatchingScheduler(BATCH), BATCH)
     by_length = serve_in_steps(model, in_order, StaticBatchingScheduler(BATCH), BATCH)
     live = serve_in_steps(model, coming, _by_length(BATCH), BATCH)
