@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from llmserve_lab.kv_cache.memory_map import MemoryMap, Region
 from llmserve_lab.kv_cache.shape import KVShape
-from llmserve_lab.kv_cache.zeros import zeros
 
 if TYPE_CHECKING:
     import torch
@@ -163,6 +162,8 @@ class ContiguousKVCache(ContiguousAllocator):
         device: torch.device,
         fit: str = FIRST_FIT,
     ) -> None:
+        from llmserve_lab.kv_cache.zeros import zeros
+
         super().__init__(num_slots, fit)
         self.shape = shape
         size = (num_slots, shape.num_kv_heads, shape.head_dim)

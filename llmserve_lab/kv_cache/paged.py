@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from llmserve_lab.kv_cache.block_tensors import BlockTensors
 from llmserve_lab.kv_cache.shape import KVShape
-from llmserve_lab.kv_cache.zeros import zeros
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +26,8 @@ class PagedKVCache(BlockTensors):
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
+        from llmserve_lab.kv_cache.zeros import zeros
+
         self.shape, self.block_size = shape, block_size
         self.null_slot = num_blocks * block_size
         size = (self.null_slot + block_size, shape.num_kv_heads, shape.head_dim)

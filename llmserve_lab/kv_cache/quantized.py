@@ -16,7 +16,6 @@ from llmserve_lab.kv_cache.quantization import (
     unpack,
 )
 from llmserve_lab.kv_cache.shape import KVShape, bits_of
-from llmserve_lab.kv_cache.zeros import zeros
 
 if TYPE_CHECKING:
     import torch
@@ -61,6 +60,8 @@ class QuantizedKVCache(BlockTensors):
 
     def _zeros(self, grid: tuple[int, int, int, int]) -> Quantized:
         import torch
+
+        from llmserve_lab.kv_cache.zeros import zeros
 
         codes = (grid[0], self.block_size, grid[2], packed_length(self.shape.head_dim, self.bits))
         scale, offset = (zeros(grid, torch.float16, self.device) for _ in range(2))
