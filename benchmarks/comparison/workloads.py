@@ -42,9 +42,9 @@ def works(quick: bool = False) -> dict[str, Work]:
     return {
         work.name: work
         for work in (
-            _mixed("mixed", few or 64, LAB_TARGET, "float32", 1 if quick else 3),
-            _mixed("mixed, bf16", few or 32, SMALL, "bfloat16", 1 if quick else 2),
-            _shared_prefix(few or 32, 1 if quick else 3),
+            _mixed("mixed", few or 64, LAB_TARGET, "float32", 1 if quick else 5),
+            _mixed("mixed, bf16", few or 32, SMALL, "bfloat16", 1 if quick else 3),
+            _shared_prefix(few or 32, 1 if quick else 5),
             _single(8 if quick else 128, 1 if quick else 5),
         )
     }
