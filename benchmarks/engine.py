@@ -118,13 +118,13 @@ def _memory(say: Callable[[str], None]) -> dict[str, Any]:
     return {work.name: memory_study(work, OURS.settings) for work in kinds}
 
 
-def spread(result: dict[str, Any]) -> float:
+def spread(workload: dict[str, Any]) -> float:
     """By how much our own two best repeats of a workload differ, at most; infinite where it is not
     known. Whatever else a machine does only adds time: what it takes without shows in the best, if
     it was met twice."""
     from benchmarks.comparison.contestants import OURS
 
-    runs = [run for w in result["workloads"] for run in w["runs"] if run["contestant"] == OURS.name]
+    runs = [run for run in workload["runs"] if run["contestant"] == OURS.name]
     if not runs or any(len(run["seconds"]) < 2 for run in runs):
         return math.inf
     best_two = [sorted(run["seconds"])[:2] for run in runs]
@@ -132,24 +132,37 @@ def spread(result: dict[str, Any]) -> float:
 
 
 def save(result: dict[str, Any], folder: Path = RESULTS) -> Path:
-    """Keep a result under its number of threads.
+    """Keep what was measured in quiet, under its number of threads.
 
     Raises:
-        ValueError: it was too small, or the machine too busy, to mean anything.
+        ValueError: it was too small, or the machine too busy in every workload, to mean anything.
     """
     if result["quick"]:
         raise ValueError("A quick run is not kept: it only shows that everything works.")
-    if math.isinf(spread(result)):
+    spreads = {workload["name"]: spread(workload) for workload in result["workloads"]}
+    if any(map(math.isinf, spreads.values())):
         raise ValueError("Not saved: one repeat does not show whether the machine was quiet.")
-    if spread(result) > QUIET:
+    if min(spreads.values(), default=math.inf) > QUIET:
         raise ValueError(
-            f"Not saved: our own two best repeats differ by {spread(result):.0%}. Close what else "
-            "runs on this machine and try again, or write the result elsewhere with --json."
+            f"Not saved: our own two best repeats differ by {min(spreads.values()):.0%} or more. "
+            "Close what else runs on this machine and try again, or write the result elsewhere "
+            "with --json."
         )
     folder.mkdir(exist_ok=True)
     path = folder / f"engine_threads_{result['threads']}.json"
-    write(result, path)
+    noisy = {name: by for name, by in spreads.items() if by > QUIET}
+    write(without(result, noisy) if noisy else result, path)
     return path
+
+
+def without(result: dict[str, Any], noisy: dict[str, float]) -> dict[str, Any]:
+    """The result of the other workloads. noisy: by name, how far apart our best repeats were."""
+    kept = {
+        "left_out": noisy,
+        "workloads": [each for each in result["workloads"] if each["name"] not in noisy],
+        "limits": {name: each for name, each in result["limits"].items() if name not in noisy},
+    }
+    return result | kept | {"targets": judged(result | kept)}
 
 
 def write(result: dict[str, Any], path: Path) -> None:

@@ -15,6 +15,10 @@ def markdown(result: dict[str, Any]) -> str:
         f"{threads} thread{'s' if threads > 1 else ''}, {result['when'][:10]}; {stated(machine)}."
     ]
     parts += [workload(each) for each in result["workloads"]]
+    parts += [
+        f"Left out: {name}, since our own two best repeats differ by {by:.0%}."
+        for name, by in result.get("left_out", {}).items()
+    ]
     parts.append(targets(result["targets"]))
     parts.append(memory(result["kv"]))
     return "\n\n".join(parts)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import truediv
+from statistics import median
 from typing import Any
 
 from benchmarks.comparison.contestants import CACHING, OURS
@@ -13,6 +15,7 @@ Result = dict[str, Any]
 Found = tuple[float, str] | None  # the figure, and where it comes from; None: not measured
 GENERATE, GENERATE_BATCH, VLLM = "generate", "generate_batch", "vllm_cpu"
 KV_WASTE, BLOCK = 0.04, 16
+HALF = 0.5  # of a core, which a contestant's reading and writing may take beside its threads
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ def against(workload: str, peer: str) -> Callable[[Result], Found]:
         if not runs:
             return None
         best = min(runs, key=lambda run: run["ratio"])
-        return best["ratio"], f"{best['contestant']}; our step: {_profile(result, workload)}"
+        who = best["contestant"] + _busy_words(best, result["threads"])
+        return best["ratio"], f"{who}; our step: {_profile(result, workload)}"
 
     return find
 
@@ -108,6 +112,12 @@ def _profile(result: Result, workload: str) -> str:
     if not limits:
         return "not profiled"
     return ", ".join(f"{share:.0%} {kind}" for kind, share in limits["profile"].items())
+
+
+def _busy_words(run: dict[str, Any], threads: int) -> str:
+    """Where a contestant kept more cores busy than it was given threads to compute with."""
+    cores = median(map(truediv, run["cpu_seconds"], run["seconds"]))
+    return f" (keeps {cores:.1f} cores busy)" if cores > threads + HALF else ""
 
 
 def _prefix_words(result: Result) -> str:
