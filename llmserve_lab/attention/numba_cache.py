@@ -8,7 +8,7 @@ from typing import Any
 from numba import njit
 
 
-def kernel(function: Callable[..., None]) -> Any:
+def kernel(function: Callable[..., Any]) -> Any:
     """Compile at the first call, and keep the result for later processes: beside the module, in the
     user's cache folder or in NUMBA_CACHE_DIR. Where none of them can be written, as in a read-only
     container, every process compiles for itself."""

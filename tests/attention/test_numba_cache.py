@@ -47,4 +47,4 @@ def test_where_a_folder_is_writable_the_next_process_finds_the_compiled_code(tmp
     installed(tmp_path)
     cache = tmp_path / "cache"
     assert run(tmp_path, HOME=str(tmp_path), NUMBA_CACHE_DIR=str(cache)).returncode == 0
-    assert list(cache.rglob("cpu._decode*.nbc"))
+    assert list(cache.rglob("cpu_kernels.decode*.nbc"))

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmserve_lab.attention import BatchMetadata, Segment, cpu, reference
+from llmserve_lab.attention import BatchMetadata, Segment, cpu, cpu_kernels, reference
 from llmserve_lab.kv_cache import KVShape, PagedKVCache, slots_of
 from tests.attention.dense import PagedCase
 
@@ -151,10 +151,10 @@ def test_the_kernel_in_bfloat16_is_exact_up_to_one_rounding(window):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_kernel_is_compiled_before_the_first_step(dtype):
     cpu.prepare()
-    compiled = set(cpu._decode.signatures)
+    compiled = set(cpu_kernels.decode.signatures)
     cache = PagedKVCache(KVShape(1, 2, DIM), 2, 4, dtype, CPU)
     batch = BatchMetadata(cache, [Segment(0, 0, 1, [1])], CPU)
     queries, keys = torch.ones(1, 4, DIM, dtype=dtype), torch.ones(1, 2, DIM, dtype=dtype)
     for asked in ({}, {"window": 1}, {"softcap": 2.0}):
         cpu.paged_attention(0, queries, keys, keys, batch, SCALING, **asked)
-    assert set(cpu._decode.signatures) == compiled
+    assert set(cpu_kernels.decode.signatures) == compiled

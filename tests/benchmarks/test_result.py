@@ -218,3 +218,10 @@ def test_the_readme_shows_what_is_saved():
     assert [line for line in section.splitlines() if line.startswith("|")] == [
         line for line in table.splitlines() if line.startswith("|")
     ]
+    for result in map(engine.read, saved[:1]):  # the sentence below the table, on one thread
+        shares = result["limits"]["mixed"]["profile"]
+        told = (
+            f"{shares['matrix products']:.0%} of a step",
+            f"{shares['attention']:.0%} in attention",
+        )
+        assert all(words in " ".join(section.split()) for words in told)

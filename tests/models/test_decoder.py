@@ -5,7 +5,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from llmserve_lab import SamplingParams
-from llmserve_lab.attention import UnsupportedAttentionError, cpu
+from llmserve_lab.attention import UnsupportedAttentionError, cpu_kernels
 from llmserve_lab.models import kernels
 from tests.conftest import tiny_llama
 from tests.engine.reference import greedy_tokens, ids, tokens_of
@@ -88,7 +88,7 @@ def test_dropout_is_refused_as_it_is_elsewhere():
 def test_no_kernel_is_compiled_in_a_step(name, dtype):
     """Compiling takes seconds: it belongs to the making of the engine."""
     llm = engine(tiny_model(name, dtype))
-    dispatchers = (cpu._decode, kernels.product, kernels.rms_norm)
+    dispatchers = (cpu_kernels.decode, kernels.product, kernels.rms_norm)
     compiled = [set(dispatcher.signatures) for dispatcher in dispatchers]
     assert all(compiled)
     for count in (1, 12):
