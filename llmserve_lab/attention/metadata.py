@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """One request's tokens in a batch: positions `start` to `start + num_tokens - 1`, which lie at
     rows `row` to `row + num_tokens - 1` of the flattened batch."""
 

@@ -136,10 +136,10 @@ def flatten(
     last_rows: list[int] = []
     scored_rows: list[int] = []
     for item in batch:
-        table = item.request.block_table
-        segments.append(Segment(len(tokens), item.start, item.num_tokens, table))
+        row, (request, start, count) = len(tokens), item
+        segments.append(Segment(row, start, count, request.block_table))
         tokens += item.token_ids()
-        positions += range(item.start, item.start + item.num_tokens)
-        last_rows += range(len(tokens) - item.num_rows, len(tokens))
-        scored_rows += [segments[-1].row + place - item.start for place in scored(item)]
+        positions += range(start, start + count)
+        last_rows += range(row + count - item.num_rows, row + count)
+        scored_rows += [row + place - start for place in scored(item)]
     return tokens, positions, segments, last_rows + scored_rows
