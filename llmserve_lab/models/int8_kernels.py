@@ -1,7 +1,8 @@
-"""A W8A8 layer for CPUs in one loop that Numba compiles: codes, integer sums and scales.
+"""A W8A8 layer for CPUs in loops that Numba compiles: codes, integer sums and scales.
 
 What `int8_linear.int8_linear` computes with torch, bit by bit: integer sums are exact in any order,
-and the float operations around them are the same, one after another.
+and the float operations around them are the same, one after another. `linear` is all of a layer;
+`quantize` and `scale_sums` are what is around a product of integers by torch.
 """
 
 from __future__ import annotations
@@ -18,10 +19,20 @@ SMALLEST = 1e-30  # magnitude that is told from zero
 
 
 def prepare() -> None:
-    """Compile the kernel, or load what an earlier process compiled: seconds that would otherwise
+    """Compile the kernels, or load what an earlier process compiled: seconds that would otherwise
     be part of the first step."""
     rows, weight = numpy.ones((1, 1), numpy.float32), numpy.ones((1, 1), numpy.int8)
     linear(rows, weight, rows[0], rows[0, :0], numpy.empty_like(rows))
+    codes, scale = quantize(rows)
+    scale_sums(codes.astype(numpy.int32), scale, rows[0], rows[0, :0], numpy.empty_like(rows))
+
+
+def quantize(rows: Any) -> tuple[Any, Any]:
+    """(rows, in) float32, contiguous, to codes of the same shape, int8, and scales, (rows,)."""
+    codes = numpy.empty(rows.shape, numpy.int8)
+    scale = numpy.empty(rows.shape[0], numpy.float32)
+    _quantize_all(rows, rows.view(numpy.uint32), codes, scale)
+    return codes, scale
 
 
 def linear(inputs: Any, weight: Any, scale: Any, bias: Any, outputs: Any) -> None:
@@ -55,6 +66,26 @@ def _linear(
 
 
 @exact_kernel
+def _quantize_all(
+    rows: Any, bits: Any, codes: Any, scale: Any
+) -> None:  # pragma: no cover (compiled)
+    for r in range(rows.shape[0]):
+        scale[r] = _quantize(rows[r], bits[r], codes[r])
+
+
+@exact_kernel
+def scale_sums(
+    sums: Any, token_scale: Any, scale: Any, bias: Any, outputs: Any
+) -> None:  # pragma: no cover (compiled)
+    """sums: (rows, out) int32; token_scale: (rows,); scale, bias, outputs: as in `linear`."""
+    for r in range(sums.shape[0]):
+        for o in range(sums.shape[1]):
+            outputs[r, o] = numpy.float32(sums[r, o]) * token_scale[r] * scale[o]
+        for o in range(bias.shape[0]):
+            outputs[r, o] += bias[o]
+
+
+@exact_kernel
 def _quantize(row: Any, bits: Any, codes: Any) -> Any:  # pragma: no cover (compiled)
     """Write a row's codes; returns their scale. What is not finite makes a scale that is not."""
     top = numpy.uint32(0)
@@ -65,7 +96,7 @@ def _quantize(row: Any, bits: Any, codes: Any) -> Any:  # pragma: no cover (comp
         largest = numpy.float32(SMALLEST)
     scale = numpy.float32(largest / numpy.float32(LARGEST))
     for i in range(row.shape[0]):
-        codes[i] = numpy.int16(numpy.int32(numpy.rint(row[i] / scale)))
+        codes[i] = numpy.int8(numpy.int32(numpy.rint(row[i] / scale)))
     return scale
 
 

@@ -55,16 +55,26 @@ def int8_linear(
 ) -> torch.Tensor:
     """inputs: (..., in), any float dtype. The integer sums are exact; rounding is that of the
     codes, and of one float32 product by the scales. So a row comes out the same, bit by bit, alone
-    or among others, though few rows on a CPU run through a loop of our own."""
+    or among others, though few rows on a CPU may run through a loop of our own."""
     rows = inputs.reshape(-1, inputs.shape[-1])
     if loops.takes_int8(rows, weight):
         found = loops.int8_linear(rows, weight, scale, bias)
         return found.view(*inputs.shape[:-1], len(weight))
+    if loops.surround_int8(weight):
+        codes, token_scale = loops.int8_codes(rows)
+        outputs = loops.scaled(integer_product(codes, weight), token_scale, scale, bias)
+    else:
+        outputs = _product(rows, weight, scale, bias)
+    return outputs.to(inputs.dtype).view(*inputs.shape[:-1], len(weight))
+
+
+def _product(
+    rows: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None
+) -> torch.Tensor:
+    """The layer written out in torch: (rows, in) to (rows, out), float32."""
     codes, token_scale = quantized(rows)
     outputs = (integer_product(codes, weight) * token_scale).mul_(scale)
-    if bias is not None:
-        outputs += bias
-    return outputs.to(inputs.dtype).view(*inputs.shape[:-1], len(weight))
+    return outputs if bias is None else outputs + bias
 
 
 def quantized(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

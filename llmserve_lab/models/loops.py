@@ -67,19 +67,45 @@ def has_int8_products() -> bool:
 
 def takes_int8(inputs: torch.Tensor, weight: torch.Tensor) -> bool:
     """Whether `int8_linear` is the fastest way for these rows and this int8 weight."""
-    return few(inputs, MAX_INT8_ROWS) and weight.device.type == "cpu" and prepare_int8()
+    return not has_int8_products() and few(inputs, MAX_INT8_ROWS) and surround_int8(weight)
+
+
+def surround_int8(weight: torch.Tensor) -> bool:
+    """Whether `int8_codes` and `scaled` run around a product with this int8 weight."""
+    return weight.device.type == "cpu" and prepare_int8()
 
 
 @cache
 def prepare_int8() -> bool:
-    """Compile the 8-bit loop, or load what an earlier process compiled. False where none is
-    needed, or there is no compiler for it."""
-    if has_int8_products() or not find_spec("numba"):
+    """Compile the 8-bit loops, or load what an earlier process compiled. False where there is no
+    compiler for them."""
+    if not find_spec("numba"):
         return False
     from llmserve_lab.models import int8_kernels
 
     int8_kernels.prepare()
     return True
+
+
+def int8_codes(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(rows, in) to int8 codes and one scale per row, (rows,) float32, on a CPU: what
+    `llmserve_lab.models.int8_linear.quantized` finds, bit by bit."""
+    from llmserve_lab.models import int8_kernels
+
+    codes, scale = int8_kernels.quantize(rows.detach().float().contiguous().numpy())
+    return torch.from_numpy(codes), torch.from_numpy(scale)
+
+
+def scaled(
+    sums: torch.Tensor, token_scale: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None
+) -> torch.Tensor:
+    """Integer sums (rows, out) times the scales of rows and of outputs, float32, on a CPU."""
+    from llmserve_lab.models import int8_kernels
+
+    outputs = torch.empty(sums.shape)
+    parts = (sums, token_scale, scale, scale[:0] if bias is None else bias.float(), outputs)
+    int8_kernels.scale_sums(*(part.detach().contiguous().numpy() for part in parts))
+    return outputs
 
 
 def int8_linear(

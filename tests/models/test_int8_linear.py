@@ -21,15 +21,17 @@ from tests.conftest import character_tokenizer
 from tests.models.families import tiny_model
 
 PREPARE = loops.prepare_int8.__wrapped__
-WAYS = ("a loop of our own", "torch in float32", "torch in integers")
+LOOP, ALL_TORCH, INTEGERS, INTEGERS_IN_LOOPS = WAYS = (
+    "loops of our own", "torch in float32", "torch in integers", "torch in integers, our own loops",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=WAYS)
 def way(request):
     """Each way to compute a layer on a CPU, whatever this one would take."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loops, "has_int8_products", lambda: request.param == WAYS[2])
-        patch.setattr(loops, "prepare_int8", lambda: request.param == WAYS[0])
+        patch.setattr(loops, "has_int8_products", lambda: request.param.startswith(INTEGERS))
+        patch.setattr(loops, "prepare_int8", lambda: "loops" in request.param)
         patch.setattr(loops, "MAX_THREADS", 10**6)
         yield request.param
 
@@ -131,14 +133,23 @@ def test_few_rows_go_through_our_loop(way, monkeypatch):
     layer = Int8Linear.of(layer_of(16, 8))
     for rows in (1, 16, 17):
         layer(torch.randn(rows, 16))
-    assert calls == ([1, 16] if way == WAYS[0] else [])
+    assert calls == ([1, 16] if way == LOOP else [])
 
 
-@pytest.mark.parametrize(("fast", "numba"), [(False, False), (True, True), (True, False)])
-def test_no_loop_where_there_is_no_compiler_or_no_need(monkeypatch, fast, numba):
-    monkeypatch.setattr(loops, "has_int8_products", lambda: fast)
-    monkeypatch.setattr(loops, "find_spec", lambda name: numba or None)
+def test_no_loop_where_there_is_no_compiler(monkeypatch):
+    monkeypatch.setattr(loops, "find_spec", lambda name: None)
     assert not PREPARE()
+
+
+def test_the_ways_give_the_same_bits():
+    rows, layer = torch.randn(20, 33) * torch.logspace(-3, 3, 20)[:, None], layer_of(33, 17)
+    codes, scale = quantized(rows)
+    ours, our_scale = loops.int8_codes(rows)
+    assert torch.equal(codes, ours) and torch.equal(scale[:, 0], our_scale)
+    sums = integer_product(codes, Int8Linear.of(layer).weight)
+    weights = torch.rand(17)
+    found = loops.scaled(sums, our_scale, weights, layer.bias)
+    assert torch.equal(found, (sums * scale).mul_(weights) + layer.bias)
 
 
 def test_an_input_with_a_gradient_is_read_like_any_other():
