@@ -210,7 +210,7 @@ promise = 3 * at[1].seconds
 chosen = min(40, max(3, cost.largest(promise)))
 print(f"at most {1000 * promise:.1f} ms: batch {chosen}, ", end="")
 print(f"{cost.tokens_per_second(chosen):.0f} tokens/s by the formula")
-factors = (1, 1.5, 2, 3, 4, 6, 8, 12)
+factors = (1, 1.5, 2, 2.5, 3, 4, 6, 8, 12)
 show(plots.promise_picker(short, cost, [factor * at[1].seconds for factor in factors]))
 
 # %% [markdown] key="08-live-prose" lang="en"

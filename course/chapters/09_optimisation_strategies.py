@@ -55,7 +55,7 @@ print(none)
 places = 4 * none.steps
 used = sum(len(step.scheduled) for step in none.trace)
 print(f"{used} of {places} places were used, for {none.output_tokens} tokens")
-assert none.steps == 28 + 32 + 24  # the longest answer of each batch
+assert none.steps == sum(max(lengths[i : i + 4]) for i in (0, 4, 8))  # each batch's longest
 assert used == none.output_tokens
 
 # %% key="09-flow"
@@ -96,7 +96,8 @@ for run in (none, *alone):
 
 # %% key="09-alone-assert"
 by_name = {run.name: run for run in alone}
-assert by_name[CONTINUOUS].steps < none.steps == by_name[REUSE].steps == by_name[QUANTIZED].steps
+assert none.steps == by_name[REUSE].steps == by_name[QUANTIZED].steps
+assert by_name[CONTINUOUS].steps < none.steps or lengths == sorted(lengths)
 assert by_name[CONTINUOUS].computed_tokens == none.computed_tokens
 assert by_name[REUSE].computed_tokens == none.computed_tokens - 11 * 64  # computed once
 assert by_name[QUANTIZED].num_bytes < none.num_bytes / 2
@@ -336,7 +337,7 @@ def speedup(alpha, count, batch):
 
 for batch in (1, 64, 256):
     print(f"batch {batch:>3}: {speedup(0.8, 4, batch):.2f} times as fast (calculated)")
-assert speedup(0.8, 4, 1) > 1 > speedup(0.8, 4, 256)
+assert speedup(0.8, 4, 1) > max(1, speedup(0.8, 4, 256))
 
 # %% key="09-whatif-figure"
 batches, counts = [2**i for i in range(9)], [2, 4, 8]
@@ -346,8 +347,9 @@ show(plots.draft_speedup(speedup, batches, counts, [0.4, 0.6, 0.7, 0.8, 0.9]))
 # Move the slider: a better draft lifts the left end most. At the right end the GPU is busy
 # computing, and rejected drafts take the place of real tokens.
 #
-# **Change it.** Put `gpu="H200"` or `context=4096` into `pass_seconds`. Which of the two moves the
-# crossing to larger batches, and why? (What does a pass wait for there?)
+# **Change it.** Put `gpu="H200"` or `context=4096` into `pass_seconds`. Both move the crossings
+# to larger batches, and at 70% one of them moves two out of the picture: which, and why? (What does
+# a pass wait for there?)
 
 # %% key="09-quiz"
 quiz("09.bottleneck")

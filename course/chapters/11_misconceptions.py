@@ -291,7 +291,7 @@ n = len(prompts[0]["prompt_token_ids"])
 for count in (1, 2, 4, 16, 48):
     without, kept = (computed(each(), greedy(count)) for each in (ForgetfulScheduler, Scheduler))
     print(f"{count:>2} tokens out: {without:>5} computed without a cache, {kept:>3} with, ", end="")
-    print(f"{without / kept:4.1f} times")
+    print(f"{without / kept:5.2f} times")
     assert without == sum(range(n, n + count)) and kept == n + count - 1  # n + (n+1) + ...
 
 # %% key="11-optional-traces"
@@ -381,7 +381,7 @@ good = {limit: run.goodput(pace) for limit, run in runs.items()}
 best = max(good, key=good.get)
 print(f"limit {best} serves most in time; limit 64 does {runs[64].num_preemptions} preemptions")
 assert 2 < best < 64 and good[64] < good[best]
-assert runs[64].request_throughput >= runs[best].request_throughput  # done, but too slowly
+assert runs[64].request_throughput > 0.99 * runs[best].request_throughput  # done, but too slowly
 
 # %% key="11-batch-reveal"
 reveal("11.batch", DISAGREE)
@@ -416,8 +416,8 @@ print("goodput up to the best limit:", [round(each, 2) for each in good_rising])
 assert good_rising == sorted(good_rising)
 
 # %% [markdown] key="11-batch-change" lang="en"
-# **Change it.** Use `serve_on_gpu(limit, rate=1.0)`: half the requests. Why do the limits from 24
-# on now keep more of the promise, and do the same as each other?
+# **Change it.** Use `serve_on_gpu(limit, rate=1.0)`: half as many requests a second. Why do the
+# limits from 24 on now keep more of the promise, and do the same as each other?
 
 # %% key="11-batch-retest"
 quiz("11.retest.batch")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,11 @@ COLUMNS = ("code", "formula", "in our engine", "seen in this run")
 STYLE = (
     ".lsl-map table { table-layout: fixed; width: 100%; } "
     ".lsl-map :is(th, td) { text-align: left !important; vertical-align: top; "
-    "white-space: normal; overflow-wrap: anywhere; padding: 4px 10px 4px 0; }"
+    "white-space: normal; overflow-wrap: anywhere; padding: 4px 10px 4px 0; } "
+    + " ".join(
+        f".lsl-map th:nth-child({place}) {{ width: {width}%; }}"
+        for place, width in enumerate((26, 20, 30, 24), 1)
+    )
 )
 PACKAGE = Path(__file__).parents[1]
 
@@ -55,11 +60,16 @@ class FormulaMap:
     def _repr_html_(self) -> str:
         head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in COLUMNS)
         rows = "".join(
-            "<tr>" + "".join(f"<td>{inline(cell)}</td>" for cell in row.cells) + "</tr>"
+            "<tr>" + "".join(f"<td>{_breakable(cell)}</td>" for cell in row.cells) + "</tr>"
             for row in self.rows
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         return page(f'<style>{STYLE}</style><div class="lsl lsl-wide lsl-map">{table}</div>')
+
+
+def _breakable(cell: str) -> str:
+    """HTML in which a long name may break behind a dot or a slash, before it does within a word."""
+    return re.sub(r"(?<=[A-Za-z])[./](?=[A-Za-z])", r"\g<0><wbr>", inline(cell))
 
 
 def _place(engine: Any) -> str:

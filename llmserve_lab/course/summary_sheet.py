@@ -19,7 +19,11 @@ FILE_NAME = "llmserve-lab-summary.html"
 MAX_ROWS, MAX_CHARACTERS = 12, 48  # of what was measured: more would not fit on the page
 MAX_TITLE = 80
 FRAME_PIXELS = 640  # until the page is there, and has said how long it is
-FIT = "this.style.height = `${this.contentDocument.documentElement.scrollHeight + 2}px`"
+FIT = (  # as long as its page, also when the window becomes narrower or wider
+    "const page = this.contentDocument.documentElement, "
+    "fit = () => { this.style.height = `${Math.ceil(page.offsetHeight) + 2}px`; }; "
+    "fit(); this.contentWindow.addEventListener('resize', fit)"
+)
 
 Measured = tuple[float, str]  # a value and its unit
 

@@ -114,7 +114,8 @@ def _panels(title: str, rows: int, steps: list[StepSnapshot]) -> go.Figure:
         row=1,
         col=1,
     )
-    figure.update_xaxes(title_text="logical block", range=[-0.05, columns], row=1, col=2)
+    what = "logical block" if longest <= columns else f"logical block (the first {columns})"
+    figure.update_xaxes(title_text=what, range=[-0.05, columns], row=1, col=2)
     most = max(len([v for v in s.running if v.block_table]) for s in steps)
     bottom = max(4, min(MAX_REQUESTS, most)) - 0.5
     figure.update_yaxes(title_text="request", type="category", range=[bottom, -0.5], row=1, col=2)

@@ -21,8 +21,8 @@ BOUNDS = {  # what takes most of the step: colour and symbol
     "KV cache": (KV_CACHE.colour, "diamond"),
     "arithmetic": (OWNERS[6], "square"),
 }
-MARGIN = 0.12  # of a decade, around the points
-SIDES = ("bottom left", "top left")  # of the number at a line's end, in turn
+MARGINS = (0.12, 0.22)  # of a decade, below the points and above them, for the text there
+SIDES = ("bottom center", "top left")  # of the number at a line's end, in turn
 
 
 def gpu_tradeoff(
@@ -102,7 +102,7 @@ def _axes(figure: go.Figure, rows: Sequence[Row]) -> None:
         (figure.update_yaxes, "tokens_per_second", "tokens/s, all requests (log)"),
     ):
         values = [row[name] for row in rows]
-        low, high = log10(min(values)) - MARGIN, log10(max(values)) + MARGIN
+        low, high = log10(min(values)) - MARGINS[0], log10(max(values)) + MARGINS[1]
         update(title_text=title, type="log", range=[low, high], dtick="D2")
     figure.update_layout(margin={"t": 124, "b": 118})
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 ROW_PIXELS = 44
 BASE_PIXELS = 190
 WORTH_A_LABEL = 0.09  # of the longest bar
-UNDER_TEXT = 0.1  # of a bar's pattern, thin enough to write on
 
 
 def latency_split(
@@ -54,8 +53,6 @@ def latency_split(
 def stage_bars(mark: Mark, values: Mapping[str, float], longest: float, unit: str = "ms") -> Any:
     """One stage of every row, with its value written on bars that are long enough."""
     labels = [f"{v:.3g} {unit}" if v > WORTH_A_LABEL * longest else "" for v in values.values()]
-    style = bar_style(mark)
-    style["pattern"] |= {"solidity": UNDER_TEXT, "size": 9}
     return graph_objects().Bar(
         name=mark.label,
         orientation="h",
@@ -66,7 +63,7 @@ def stage_bars(mark: Mark, values: Mapping[str, float], longest: float, unit: st
         insidetextanchor="middle",
         textangle=0,
         textfont={"color": "#FFFFFF"},
-        marker=style,
+        marker=bar_style(mark, under_text=True),
         hovertemplate=f"%{{y}}: {mark.label} %{{x:.4g}} {unit}<extra></extra>",
     )
 

@@ -63,7 +63,7 @@ def _traces(bars: Sequence[_Bar]) -> list[Any]:
 
 def _trace(mark: Mark, bars: Sequence[_Bar]) -> Any:
     return graph_objects().Bar(
-        orientation="h", marker=bar_style(mark), showlegend=False,
+        orientation="h", marker=bar_style(mark, under_text=mark is PREFILL), showlegend=False,
         base=[round(bar.at, 3) for bar in bars], x=[round(bar.width, 3) for bar in bars],
         y=[bar.row for bar in bars], width=0.72,
         text=[bar.text for bar in bars], textposition="inside", insidetextanchor="middle",
@@ -161,8 +161,9 @@ def _tokens(
 def _key(mark: Mark, label: str) -> Any:
     """An entry of the legend."""
     return graph_objects().Bar(
-        name=label, orientation="h", x=[None], y=[None], marker=bar_style(mark), hoverinfo="skip"
-    )
+        name=label, orientation="h", x=[None], y=[None], hoverinfo="skip",
+        marker=bar_style(mark, under_text=mark is PREFILL),
+    )  # fmt: skip
 
 
 def _headings() -> Any:

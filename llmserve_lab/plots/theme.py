@@ -118,14 +118,14 @@ def or_nothing(values: list[Any]) -> list[Any]:
     return values or [None]
 
 
-def bar_style(mark: Mark) -> dict[str, Any]:
-    """A bar trace's `marker` for a meaning."""
+def bar_style(mark: Mark, under_text: bool = False) -> dict[str, Any]:
+    """A bar trace's `marker` for a meaning; under_text: its pattern is thin enough to write on."""
     pattern = {
         "shape": mark.pattern,
         "bgcolor": mark.colour,
         "fgcolor": "rgba(255,255,255,0.8)",
-        "size": 6,
-        "solidity": 0.28,
+        "size": 9 if under_text else 6,
+        "solidity": 0.1 if under_text else 0.28,
     }
     return {"color": mark.colour, "line": {"width": 0}, "pattern": pattern}
 

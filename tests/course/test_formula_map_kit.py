@@ -102,6 +102,7 @@ class TestFormulaMap:
         assert table.rows[0].where == "engine/core.py: Engine.step"
         assert "twice" in repr(table) and "once" not in repr(table)
         assert "a &lt; b" in table._repr_html_()
+        assert "engine/<wbr>core.<wbr>py: Engine.<wbr>step</code>" in table._repr_html_()
 
     def test_what_is_not_of_this_package_is_refused(self):
         with pytest.raises(ValueError, match="not of this package"):
