@@ -213,5 +213,5 @@ for batch in (largest, largest + 1):
 # That is why servers run their largest step once at the start, look at the peak, and only then
 # divide the rest into blocks.
 #
-# **Change one thing**: set `"kv_bits"` to 8 in `setting`. What does the largest batch become, and
-# why is that not yet what `LLM(model, kv_cache_dtype="int8")` would hold?
+# **Change one thing**: in a new cell, plan with `setting | {"kv_bits": 8}`. What does the largest
+# batch become, and why is that not yet what `LLM(model, kv_cache_dtype="int8")` would hold?

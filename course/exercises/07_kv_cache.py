@@ -165,8 +165,9 @@ check.ex07_generate(generate)
 model = load("lab-target", dtype="float32")
 params = SamplingParams(temperature=0, max_tokens=32, ignore_eos=True)
 llm = LLM(model)
-expected = list(llm.generate("def add(a, b):", params)[0].outputs[0].token_ids)
-prompt = model.tokenizer("def add(a, b):")["input_ids"]
+text = "def add(a, b):"
+expected = list(llm.generate(text, params)[0].outputs[0].token_ids)
+prompt = model.tokenizer(text)["input_ids"]
 computed = []
 
 
@@ -189,5 +190,5 @@ assert sum(computed) == len(prompt) + 31 == llm.metrics.computed_tokens
 # lies: yours grows by copying all rows (`torch.cat`) in each step, the engine writes one row into a
 # block that it holds already.
 #
-# **Change one thing**: give `generate` a prompt ten times as long. By how much does the sum grow,
-# and by how much would it without a cache?
+# **Change one thing**: make `text` ten times as long, and run the last two cells again. By how much
+# does the sum grow, and by how much would it without a cache?
