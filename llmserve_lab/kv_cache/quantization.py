@@ -36,7 +36,7 @@ def grid_between(low: torch.Tensor, high: torch.Tensor, bits: int) -> Grid:
 
 def quantize(values: torch.Tensor, grid: Grid, bits: int) -> torch.Tensor:
     """uint8 codes of float32 values; the grid must broadcast to them. The error is at most half a
-    scale, or float16's rounding of the offset where that is larger."""
+    scale, or float16's rounding of offset and scale where that is larger."""
     import torch
 
     scale = grid.scale.float()
