@@ -513,9 +513,9 @@ def probe(salts):
 for name, salts in (("no salt", ("", "")), ("a salt each", ("victim", "you"))):
     tried = [probe(salts) for _ in range(3)]
     least = [min(each.ttft for each in tries) for tries in zip(*tried, strict=True)]
-    print(f"{name:<12} ms:", *(f"{1000 * ttft:.0f}" for ttft in least), end="")
-    print(f"; the quickest is {least.index(min(least))}")
-    assert {run[2].hits for run in tried} == {256 if name == "no salt" else 0}
+    print(f"{name:<12} ms:", *(f"{1000 * ttft:.0f}" for ttft in least), end="; ")
+    print("the quickest is", least.index(min(least)))
+    assert {tuple(t.hits for t in r) for r in tried} == {(0, 0, 256 * (name == "no salt"), 0)}
 
 # %% [markdown] key="16-whatif-prose" lang="en"
 # ## What if it were a 7B model on an A100?

@@ -47,8 +47,7 @@ def _linear(
     inputs: Any, bits: Any, weight: Any, scale: Any, bias: Any, codes: Any, outputs: Any
 ) -> None:  # pragma: no cover (compiled)
     token_scale = numpy.empty(inputs.shape[0], numpy.float32)
-    for r in range(inputs.shape[0]):
-        token_scale[r] = _quantize(inputs[r], bits[r], codes[r])
+    _quantize_all(inputs, bits, codes, token_scale)
     by_four, by_two = codes.shape[0] // 4 * 4, weight.shape[0] // 2 * 2
     sums = numpy.empty((4, 2), numpy.int32)
     for o in range(0, weight.shape[0], 2):
