@@ -34,9 +34,11 @@ FIRST_PAGE = "/lab/tree/notebooks/00_start_here.ipynb"
 PROBE_SECONDS = 3
 SPACE_CPU, SPACE_GPU, SPACE_UPDATE = 4.0, 12.0, 0.5  # GB free before a set-up starts
 ACTIONS = {"open": ["lab"], "test": ["lab", "test"], "doctor": ["lab"]}  # and the extras they need
+# One process a core, at most four: each holds torch, and a notebook's kernel beside it.
+AT_ONCE = ["-n", "auto", "--maxprocesses", "4", "--dist", "worksteal"]
 MODULES = {
     "lab": ["torch", "transformers", "jupyterlab", "ipywidgets", "plotly", "anywidget"],
-    "test": ["pytest", "nbval", "hypothesis"],
+    "test": ["pytest", "xdist", "nbval", "hypothesis"],
 }
 NO_NETWORK = (
     "The package index cannot be reached: connect to the network (or set PIP_INDEX_URL, "
@@ -280,8 +282,8 @@ class Environment:
 def command_line(action: str, python: Path, root: Path, rest: list[str]) -> list[str]:
     """The program that lab.py ends in."""
     if action != "open":
-        module = {"test": "pytest", "doctor": "llmserve_lab.doctor"}[action]
-        return [str(python), "-m", module, *rest]
+        module = {"test": ["pytest", *AT_ONCE], "doctor": ["llmserve_lab.doctor"]}[action]
+        return [str(python), "-m", *module, *rest]
     as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     places = [f"--ServerApp.root_dir={root}", f"--LabApp.default_url={FIRST_PAGE}"]
     return [str(python), "-m", "jupyterlab", *places, *as_root, *rest]

@@ -1,6 +1,12 @@
-"""For all tests: whoever runs them keeps their own progress file as it is."""
+"""For all tests: whoever runs them keeps their own progress file as it is, and processes that run
+tests side by side share the cores."""
+
+import os
 
 import pytest
+
+if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):  # before torch counts cores
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
 
 
 @pytest.fixture(scope="session", autouse=True)

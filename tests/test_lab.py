@@ -481,7 +481,7 @@ def test_root_may_open_it_too(root, monkeypatch):
 
 def test_arguments_of_test_go_to_pytest(root):
     command = lab.command_line("test", Path("python"), root, ["-x", "-k", "lab"])
-    assert command == ["python", "-m", "pytest", "-x", "-k", "lab"]
+    assert command == ["python", "-m", "pytest", *lab.AT_ONCE, "-x", "-k", "lab"]
 
 
 @pytest.mark.parametrize(

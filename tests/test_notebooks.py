@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,7 +17,6 @@ from tests.printed_width import WIDEST, too_wide
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH_PLUGIN = "tests.printed_width"
 CELL_SECONDS = 300  # a stuck cell ends here; nothing is measured
-AT_A_TIME = 2  # notebooks, each on one thread: most of a notebook's work is on one anyway
 LARGEST = 200_000  # bytes; results or widget state would exceed it
 NOTEBOOKS = sorted(
     path.relative_to(ROOT) for folder in FORMS for path in (ROOT / folder).rglob("[0-9]*.ipynb")
@@ -48,29 +46,6 @@ def run_cells(notebook, environment, report):
     return ends, done
 
 
-@pytest.fixture(scope="module")
-def runs(request, tmp_path_factory):
-    """The notebooks that this session tests, begun in order, some at a time. By notebook: what will
-    be what `run_cells` returns."""
-    test = test_every_cell_runs.__name__
-    asked = [item for item in request.session.items if getattr(item, "originalname", "") == test]
-    wanted = {item.callspec.params["notebook"] for item in asked}
-    folder = tmp_path_factory.mktemp("runs")
-    with ThreadPoolExecutor(AT_A_TIME) as pool:
-        yield {
-            path: pool.submit(run_cells, path, alone(folder / str(i)), folder / f"{i}.xml")
-            for i, path in enumerate(RUNNABLE)
-            if path in wanted
-        }
-        pool.shutdown(cancel_futures=True)
-
-
-def alone(home):
-    """The environment of a notebook that runs beside another one, and as on a fresh machine."""
-    fresh = {"LLMSERVE_LAB_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    return os.environ | fresh
-
-
 def code_cells(notebook):
     cells = nbformat.read(ROOT / notebook, as_version=4).cells
     return [cell for cell in cells if cell.cell_type == "code"]
@@ -82,8 +57,8 @@ def test_the_notebooks_are_what_their_sources_say(capsys):
 
 
 @pytest.mark.parametrize("notebook", RUNNABLE, ids=Path.as_posix)
-def test_every_cell_runs(notebook, runs):
-    ends, done = runs[notebook].result()
+def test_every_cell_runs(notebook, environment, tmp_path):
+    ends, done = run_cells(notebook, environment, tmp_path / "report.xml")
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     assert list(ends.values()) == ["passed"] * len(code_cells(notebook)), ends
 
