@@ -67,7 +67,7 @@ def attention_backend(
     if why_not:
         raise ValueError(f"The {name} attention backend does not work here: {why_not}.")
     module = import_module(f"llmserve_lab.attention.{name}")
-    module.prepare()
+    module.prepare(dtype)
     return module.paged_attention
 
 

@@ -53,7 +53,7 @@ def paged_attention(
     return attended
 
 
-def prepare() -> None:
+def prepare(dtype: torch.dtype) -> None:
     """Nothing: the kernels come with torch."""
 
 

@@ -73,6 +73,11 @@ class BatchMetadata:
         )
 
     @cached_property
+    def is_decode(self) -> bool:
+        """Whether there are single tokens only, one in each row: what is read is in its place."""
+        return [s.row for s in self.singles] == list(range(len(self.segments)))
+
+    @cached_property
     def single_rows(self) -> torch.Tensor:
         """(singles,) int64: the rows of the batch that hold single tokens."""
         return self._tensor([s.row for s in self.singles])

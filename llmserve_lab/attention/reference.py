@@ -37,7 +37,7 @@ def paged_attention(
     return output
 
 
-def prepare() -> None:
+def prepare(dtype: torch.dtype) -> None:
     """Nothing needs to be made ready."""
 
 

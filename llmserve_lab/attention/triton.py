@@ -48,7 +48,7 @@ def paged_attention(
     return output
 
 
-def prepare() -> None:
+def prepare(dtype: torch.dtype) -> None:
     """Nothing: each kernel is compiled by the first step that needs it."""
 
 

@@ -33,7 +33,7 @@ from llmserve_lab.engine.sampler import Sampler, eos_token_ids
 from llmserve_lab.engine.sampling_params import SamplingParams
 from llmserve_lab.engine.scheduler import Limits, Scheduler
 from llmserve_lab.engine.shared_runner import runner_for
-from llmserve_lab.engine.threads import require_threads
+from llmserve_lab.engine.threads import computing_with, require_threads
 from llmserve_lab.engine.trace import Trace
 from llmserve_lab.engine.validate import require_scheduler
 from llmserve_lab.engine.work import ModelWork
@@ -116,9 +116,10 @@ class LLM:
         self.pool = block_pool
         self.scheduler = Scheduler() if scheduler is None else require_scheduler(scheduler)
         graph_rows = max_num_seqs if cuda_graphs else 0
-        runner = runner_for(loaded, self.capacity, kv_cache_dtype, attend, graph_rows)
+        with computing_with(num_threads):  # kernels are compiled for so many
+            runner = runner_for(loaded, self.capacity, kv_cache_dtype, attend, graph_rows)
+            draft_runner = drafts.runner(self.capacity, kv_cache_dtype, attention_backend)
         limits = Limits(max_num_seqs, max_num_batched_tokens, self.capacity.max_model_len)
-        draft_runner = drafts.runner(self.capacity, kv_cache_dtype, attention_backend)
         stores = [each.store for each in (runner, draft_runner) if each is not None]
         self.scheduler.bind(self.pool, limits, clock, SideBySide(*stores))
         self._recorder = Recorder() if trace else None

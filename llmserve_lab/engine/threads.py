@@ -26,7 +26,7 @@ def require_threads(num_threads: int | None) -> None:
 def computing_with(num_threads: int | None) -> Iterator[None]:
     """Within this block torch computes with so many threads, afterwards with as many as before. The
     number is the process's: what other Python threads compute meanwhile has as many. None: nothing
-    changes. Our own loops for few rows and for decode attention run on one thread."""
+    changes. Our own loops for few rows run on one thread."""
     import torch
 
     before = torch.get_num_threads()

@@ -37,3 +37,31 @@ def test_the_last_token_fills_the_last_tile(count):
     cpu_kernels._locate(numpy.array([7, 2, 5, 0]), 1, count, 3, slots)
     wanted = [(7, 2, 5, 0)[token // 3] * 3 + token % 3 for token in range(1, 1 + count)]
     assert slots.tolist() == wanted + [wanted[-1]] * (len(slots) - count)
+
+
+@pytest.mark.parametrize(("rows", "dim", "far"), [(2, 16, False), (40, 64, True), (8, 1024, False)])
+def test_the_numbers_do_not_depend_on_where_keys_come_from(rows, dim, far):
+    """Few keys, keys that fill more than a core's own memory, and long rows of them."""
+    rng = numpy.random.default_rng(0)
+    contexts = rng.integers(100, 161, rows)
+    pools = [rng.random((rows * 160, 2, dim), dtype=numpy.float32) for _ in "kv"]
+    tables = rng.permutation(rows * 40).reshape(rows, 40)
+    queries = rng.random((rows, 4, dim), dtype=numpy.float32)
+    assert cpu_kernels._is_far(contexts, cpu_kernels.NO_WINDOW, pools[0]) == far
+    assert not cpu_kernels._is_far(contexts, 1, pools[0])
+    for window in (cpu_kernels.NO_WINDOW, 17):
+        output = numpy.full_like(queries, numpy.nan)
+        options = 4, dim**-0.5, window, cpu_kernels.NO_CAP
+        cpu_kernels.decode(queries, *pools, tables, contexts, *options, output)
+        for row in range(rows):
+            wanted = dense(queries[row], *pools, tables[row], contexts[row], window)
+            numpy.testing.assert_allclose(output[row], wanted, rtol=2e-5)
+
+
+def dense(heads, keys, values, table, context, window):
+    """One request's attention in float64: (heads, dim)."""
+    slots = (table[:, None] * 4 + numpy.arange(4)).ravel()[max(0, context - window) : context]
+    own = [pool[slots].repeat(2, axis=1).astype(numpy.float64) for pool in (keys, values)]
+    scores = numpy.einsum("hd,thd->ht", heads, own[0]) * heads.shape[1] ** -0.5
+    weights = numpy.exp(scores - scores.max(1, keepdims=True))
+    return numpy.einsum("ht,thd->hd", weights / weights.sum(1, keepdims=True), own[1])

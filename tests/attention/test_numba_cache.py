@@ -8,7 +8,10 @@ from pathlib import Path
 import llmserve_lab
 
 PACKAGE = Path(llmserve_lab.__file__).parent
-RUN = "from llmserve_lab.attention import cpu; cpu.prepare(); print(cpu.__file__)"
+RUN = (
+    "import torch; from llmserve_lab.attention import cpu; cpu.prepare(torch.float32);"
+    "print(cpu.__file__)"
+)
 
 
 def installed(folder):

@@ -150,7 +150,7 @@ def test_the_kernel_in_bfloat16_is_exact_up_to_one_rounding(window):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_kernel_is_compiled_before_the_first_step(dtype):
-    cpu.prepare()
+    cpu.prepare(dtype)
     compiled = set(cpu_kernels.decode.signatures)
     cache = PagedKVCache(KVShape(1, 2, DIM), 2, 4, dtype, CPU)
     batch = BatchMetadata(cache, [Segment(0, 0, 1, [1])], CPU)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from llmserve_lab import LLM, SamplingParams
+from llmserve_lab.attention import team
 from llmserve_lab.engine import threads
 from tests.engine.reference import greedy_tokens, ids, tokens_of
 
@@ -90,3 +91,21 @@ def test_what_the_user_sets_later_holds_where_none_was_given(make_llm, monkeypat
 def test_numbers_that_make_no_sense(tiny, value, error, message):
     with pytest.raises(error, match=message):
         LLM(tiny, num_blocks=8, num_threads=value)
+
+
+@pytest.mark.parametrize("asked", [2, 3, 4])
+def test_tokens_do_not_depend_on_the_threads(make_llm, tiny, monkeypatch, asked):
+    if team.runtime() is None:
+        pytest.skip("torch's threads cannot be lent here")
+    from llmserve_lab.attention import decode_shares
+
+    shares, whole = [], decode_shares.run
+    monkeypatch.setattr(
+        decode_shares, "run", lambda *parts: (shares.append(len(parts[5]) - 1), whole(*parts))
+    )
+    prompts = [list(range(1, 2 + length)) for length in range(6)]
+    wanted = [greedy_tokens(tiny.model, prompt, 5) for prompt in prompts]
+    llm = make_llm(num_threads=asked)
+    ending = SamplingParams(temperature=0, max_tokens=5)
+    assert tokens_of(llm.generate(ids(*prompts), ending)) == wanted
+    assert asked in shares
