@@ -20,16 +20,21 @@ class UnsupportedAttentionError(NotImplementedError):
     """The model asks for a kind of attention that this engine would compute wrongly."""
 
 
+def refuse_dropout(dropout: float) -> None:
+    """Raise UnsupportedAttentionError where some attention is left out at random."""
+    if dropout:
+        raise UnsupportedAttentionError(
+            f"This model is in training mode, with a dropout of {dropout}; call model.eval()."
+        )
+
+
 def read_options(options: dict[str, Any], dropout: float = 0.0) -> dict[str, Any]:
     """The options that are set, as keyword arguments of `reference.paged_attention`.
 
     Raises:
         UnsupportedAttentionError: one that is not known here.
     """
-    if dropout:
-        raise UnsupportedAttentionError(
-            f"This model is in training mode, with a dropout of {dropout}; call model.eval()."
-        )
+    refuse_dropout(dropout)
     given = {k: v for k, v in options.items() if v is not None and k not in WITHOUT_EFFECT}
     if given.pop("is_causal", True) is False:
         given["is_causal=False"] = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmserve_lab.attention import BatchMetadata, paged
 from llmserve_lab.attention.backend import Attention
-from llmserve_lab.attention.options import read_options
+from llmserve_lab.attention.options import refuse_dropout
 
 if TYPE_CHECKING:
     import torch
@@ -70,9 +70,10 @@ class _Attend:
         self, module: Any, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
     ) -> torch.Tensor:
         """queries: (tokens, heads, dim); returns the same shape."""
-        dropout = module.attention_dropout if module.training else 0.0
-        options = read_options({"sliding_window": _window(module)}, dropout)
-        index, scaling = module.layer_idx, module.scaling
+        if module.training:
+            refuse_dropout(module.attention_dropout)
+        index, scaling, window = module.layer_idx, module.scaling, _window(module)
+        options = {} if window is None else {"window": window}
         return self.backend(index, queries, keys, values, self.batch, scaling, **options)
 
 

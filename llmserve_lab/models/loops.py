@@ -20,10 +20,18 @@ def array_of(parameter: torch.Tensor) -> Any:
     if parameter.device.type != "cpu" or parameter.dtype not in DTYPES or not find_spec("numba"):
         return None
     from llmserve_lab.attention import bfloat16
+
+    compiled()
+    return bfloat16.array_of(parameter.detach())
+
+
+@cache
+def compiled() -> Any:
+    """The module of the loops, which an earlier process or this call has compiled."""
     from llmserve_lab.models import kernels
 
     kernels.prepare()
-    return bfloat16.array_of(parameter.detach())
+    return kernels
 
 
 def few(inputs: torch.Tensor, most: int | None = None) -> bool:
@@ -41,21 +49,22 @@ def most_rows() -> int:
 
 def product(inputs: torch.Tensor, weight: Any, bias: torch.Tensor | None) -> torch.Tensor:
     """(rows, in) and an array (out, in) to (rows, out), of the inputs' dtype."""
-    from llmserve_lab.models import kernels
-
     outputs = torch.empty(inputs.shape[0], weight.shape[0])
-    kernels.product(weight, inputs.float().numpy(), outputs.numpy())
-    return (outputs if bias is None else outputs.add_(bias)).to(inputs.dtype)
+    compiled().product(weight, inputs.float().numpy(), outputs.numpy())
+    return _as(inputs.dtype, outputs if bias is None else outputs.add_(bias))
 
 
 def rms_norm(inputs: torch.Tensor, weight: Any, epsilon: float) -> torch.Tensor:
     """(..., features), contiguous, and an array (features,) to the same."""
-    from llmserve_lab.models import kernels
+    outputs, rows = torch.empty_like(inputs, dtype=torch.float32), (-1, weight.shape[0])
+    given, made = inputs.float().numpy().reshape(rows), outputs.numpy().reshape(rows)
+    compiled().rms_norm(given, weight, epsilon, made)
+    return _as(inputs.dtype, outputs)
 
-    rows = inputs.float().view(-1, weight.shape[0])
-    outputs = torch.empty(rows.shape)
-    kernels.rms_norm(rows.numpy(), weight, epsilon, outputs.numpy())
-    return outputs.view(inputs.shape).to(inputs.dtype)
+
+def _as(dtype: torch.dtype, outputs: torch.Tensor) -> torch.Tensor:
+    """As `to`, which takes its time to see that there is nothing to do."""
+    return outputs if outputs.dtype == dtype else outputs.to(dtype)
 
 
 @cache
