@@ -209,4 +209,4 @@ assert abs(sum(stages.values()) - outputs[0].metrics.e2e) < 1e-9
 
 # %% [markdown] key="02-close" lang="en"
 # **Change one thing**: give the longest request `max_tokens` of 400. Which of the three numbers of
-# your report moves most, and which percentile of the latencies does not notice?
+# your report moves most, and which percentile of the latencies hardly notices?

@@ -229,5 +229,6 @@ assert together <= (chosen or max(limits))
 assert live.num_output_tokens == mine.workload().num_output_tokens
 
 # %% [markdown] key="08-close" lang="en"
-# **Change one thing**: give `service` twice the `rate`. Which level's choice stays where it is, and
-# which level can no longer be kept for most requests?
+# **Change one thing**: give `service` twice the `rate`. Does any level's choice move? And which
+# level can no longer be kept for most requests? (Count those of `service.run(limit).waits` that
+# keep its promise, with the limit you chose.)

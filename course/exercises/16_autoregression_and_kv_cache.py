@@ -227,4 +227,5 @@ for forget in (True, False):
 # must be told of every block that is handed out.
 #
 # **Change one thing**: let `serve` send all prompts at once, `outputs = llm.generate(prompts,
-# params)`. How many tokens are found now, and why? (A block is published once it is computed.)
+# params)`. Your hits are no longer the engine's: how many does each find, and why? (Your table has
+# a block once it is computed. The engine's pool also lends it in the step that fills it.)

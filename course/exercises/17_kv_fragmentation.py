@@ -248,7 +248,7 @@ assert sum(empty.values()) == sum(shot.internal_waste for shot in ours.maps)
 # %% [markdown] key="17-close" lang="en"
 # "Never" is small here, since the lengths were known; what is left is rounding to whole blocks.
 #
-# **Change one thing**: let `first_fit` return the *shortest* hole that is long enough (that is best
-# fit), and run the last cells again. The check of 17.3 will complain, and so will the comparison
-# with the library. In how many steps did your allocator refuse someone for holes alone
-# (`error.fragmented` in `mine.refusals`)? More or fewer than before?
+# **Change one thing**: let `first_fit` return the *shortest* hole that is long enough (best fit),
+# and run the cells after it one by one. Two checks and the comparison with the library will
+# complain. `mine.refusals` has an entry for each step, `None` where nobody was refused. How often
+# was it for holes alone (`error.fragmented`)? More, less or as often as in `ours.refusals`?

@@ -221,7 +221,7 @@ check.ex18_my_pool(MyPool)
 # %% [markdown] key="18-engine-prose" lang="en"
 # ## On the real engine
 #
-# Eight prompts, half of them with three continuations that share its blocks, on a memory so small
+# Eight prompts, half of them with three continuations that share their blocks, on a memory so small
 # that requests are sent back to the queue. The engine's own pool says what must come out.
 
 # %% key="18-engine"
@@ -285,5 +285,5 @@ for own, reference in zip(mine, theirs, strict=True):
 # The pool never touched a tensor, and the attention never asked who owns a block: the block table
 # is all that they have in common.
 #
-# **Change one thing**: in `gather`, read one token more than `num_tokens`. What does the engine
-# say, and would it have noticed if unwritten slots held zeros?
+# **Change one thing**: in `gather`, read one token more than `num_tokens`, and run the last code
+# cell again. What does the engine say, and would it have noticed if unwritten slots held zeros?
