@@ -107,6 +107,9 @@ because(
 #
 # Step through the run with the slider (arrow keys work). A block holds 16 tokens; the request takes
 # a new one only when its last is full. The hatched part is allocated and still empty.
+#
+# Steps count from 0, and a long run shows every second one. The slider begins where the cache is
+# fullest: in the last step the request ends and gives its blocks back.
 
 # %% key="00-blocks"
 show(kv_block_map(llm.trace))
