@@ -384,7 +384,8 @@ assert waits == 21
 #
 # $$T(n, k) = t_\mathrm{prefill}(n) + \sum_{i=1}^{k-1} t_\mathrm{decode}(n + i)$$
 #
-# First test it here: take both costs from experiment 1 and foretell a longer answer.
+# First test it here: take both costs from experiment 1 and foretell a longer answer. A small
+# difference is the growing context; a large one means that another program ran meanwhile.
 
 # %% key="02-validate"
 longer = SamplingParams(temperature=0, max_tokens=120, ignore_eos=True)
