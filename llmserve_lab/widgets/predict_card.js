@@ -8,6 +8,9 @@ const rounded = (value, spec) => {
   }
   return Number(value.toPrecision(2));
 };
+// One stop for each step, so that every arrow key changes the number.
+const stopsOf = ({ low, high, step, log }) =>
+  step && !log ? Math.min(SLIDER_STOPS, Math.ceil((high - low) / step)) : SLIDER_STOPS;
 const atShare = (share, { low, high, log }) =>
   log ? low * (high / low) ** share : low + (high - low) * share;
 const shareOf = (value, { low, high, log }) =>
@@ -19,16 +22,17 @@ const numberField = (spec, draft) => {
   const box = h("input", { type: "number", id: boxId, min: spec.low, max: spec.high,
     step: spec.step || "any", value: draft.guess ?? "", placeholder: "?" });
   const start = draft.guess ?? atShare(0.5, spec);
-  const slide = h("input", { type: "range", id: slideId, min: 0, max: SLIDER_STOPS,
-    value: Math.round(shareOf(start, spec) * SLIDER_STOPS), "aria-label": `your guess${unit}` });
+  const stops = stopsOf(spec);
+  const slide = h("input", { type: "range", id: slideId, min: 0, max: stops,
+    value: Math.round(shareOf(start, spec) * stops), "aria-label": `your guess${unit}` });
   slide.addEventListener("input", () => {
-    draft.guess = rounded(atShare(slide.value / SLIDER_STOPS, spec), spec);
+    draft.guess = rounded(atShare(slide.value / stops, spec), spec);
     box.value = draft.guess;
     slide.setAttribute("aria-valuetext", `${draft.guess} ${spec.unit}`);
   });
   box.addEventListener("input", () => {
     draft.guess = box.value === "" ? null : Number(box.value);
-    if (draft.guess > 0 || !spec.log) slide.value = shareOf(draft.guess ?? start, spec) * SLIDER_STOPS;
+    if (draft.guess > 0 || !spec.log) slide.value = shareOf(draft.guess ?? start, spec) * stops;
   });
   return h("div", { class: "lsl-field" }, h("label", { for: boxId }, `Your guess${unit}`), slide, box);
 };
