@@ -129,7 +129,7 @@ llm.step()  # the prefill
 llm.reset_metrics()
 llm.step()  # one decode step
 step = llm.metrics
-print(f"{step.num_bytes:,} bytes, {step.flops:,} operations, {1000 * step.seconds:.1f} ms")
+print(f"{step.num_bytes:,.0f} bytes, {step.flops:,} operations, {1000 * step.seconds:.1f} ms")
 
 # %% key="04-by-hand"
 lab = Dimensions.of("lab-target", model.model)
