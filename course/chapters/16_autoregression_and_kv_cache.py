@@ -114,6 +114,9 @@ because(
 # Now a prompt of one token and answers of $n$, with the cache and with a scheduler that forgets it.
 # Two kinds of work: products with the weights, for each *token* computed; and attention, for each
 # *pair* of a token and one before it.
+#
+# Both counts are the same on every machine. The seconds are not: where other programs run too, a
+# short answer may even look slower with the cache.
 
 # %% key="16-predict-power"
 question = "Without the cache, an answer twice as long: how many times the attention operations?"
@@ -168,14 +171,14 @@ because(
         "Without it, step t computes t tokens again. With it, step t computes one: the sum over "
         "all steps loses a factor of about n, for products with weights (2 becomes 1) and for "
         "attention (3 becomes 2). The new token still has to meet all before it, so attention "
-        "keeps its square. And the time follows more slowly than the count: short steps are mostly "
-        "fixed cost, and large ones use the processor better."
+        "keeps its square. Times need not follow the counts: short steps are mostly fixed cost, "
+        "large ones use the processor better, and a busy machine adds delays of its own."
     ),
 )
 
 # %% [markdown] key="16-growth-change" lang="en"
 # **Change it.** Set `lengths = [4, 8, 16, 32]`. Which powers of the *counts* hardly move, and
-# which way does that of the time without the cache? (Short steps are nearly all fixed cost.)
+# which way should that of the time without the cache go? (Short steps are nearly all fixed cost.)
 
 # %% key="16-belief-attention"
 belief = misconception("16.mostly-attention")
@@ -319,7 +322,8 @@ assert 192 == 200 // 16 * 16  # whole blocks only
 
 # %% [markdown] key="16-waits-prose" lang="en"
 # What that saves depends on the length of what is shared. Each length: its beginning is read once,
-# then three requests with 16 tokens of their own.
+# then three requests with 16 tokens of their own. On a busy machine single points stray: compare
+# the two lines as a whole.
 
 # %% key="16-predict-ttft"
 question = "With 512 shared tokens: how many times shorter is the wait for the first token?"
@@ -356,8 +360,9 @@ because(
     "528 tokens against 16 are 33 times the work. Why is the wait not 33 times shorter?",
     explain=(
         "What is found is not computed, but the step itself stays: its fixed cost, the lookup, and "
-        "16 tokens whose attention reads all 512 from the cache. So the gain grows with the shared "
-        "length and ends at what a short prompt takes. Time per output token does not change at "
+        "16 tokens whose attention reads all 512 from the cache. So the more is shared, the more "
+        "work is spared, but the wait stays above that of a short prompt; delays of a busy machine "
+        "can hide this at single lengths. Time per output token does not change at "
         "all: decoding reads the whole context, found or computed."
     ),
 )

@@ -69,7 +69,12 @@ def _add(
     label = f"n<sup>{power:.2f}</sup>"
     line = _line(name, lengths, values, style)
     if column == SECONDS:
-        text = [""] * (len(lengths) - 1) + [f"{name.split()[1]}: {label}"]
+        text = [""] * len(lengths)
+        if name.split()[1] == "with":  # the lower line: below it, clear of the other one
+            text[(len(lengths) - 1) // 2] = f"with: {label}"
+            line.update(textposition="bottom right")
+        else:
+            text[-1] = f"without: {label}"
         line.update(mode="lines+markers+text", text=text, showlegend=False)
     else:
         line.update(name=f"{name}: {label}")

@@ -33,6 +33,9 @@ class TestLengthGrowth:
         assert "attention, without the cache: n<sup>3.00</sup>" in names
         beside = {trace.name: trace.text[-1] for trace in figure.data if trace.text}
         assert beside["time without the cache"] == "without: n<sup>1.00</sup>"
+        lower = next(t for t in figure.data if t.name == "time with the cache")
+        assert [bool(part) for part in lower.text].count(True) == 1
+        assert "with: n<sup>1.00</sup>" in lower.text and lower.textposition == "bottom right"
         assert set(beside) == {"time with the cache", "time without the cache"}
         assert "attention, without the cache grows with power 3.00" in describe(figure)
 
