@@ -131,7 +131,8 @@ for share, run in runs.items():
 # %% [markdown] key="05-fit-prose" lang="en"
 # Three points make no curve, and 300 requests at 12 loads would take long. So the engine's own
 # scheduler runs on a *virtual clock*: each step takes what a formula says, fitted to the steps just
-# measured. First a test on the three workloads themselves.
+# measured. First a test on the three workloads themselves. (What else a busy machine does is in the
+# measured numbers only: there the two can lie far apart.)
 
 # %% key="05-fit"
 machine = fitted_machine(LLM(model), runs.values())

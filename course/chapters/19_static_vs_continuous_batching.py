@@ -331,8 +331,9 @@ print(f"{gains[15 / 16]:.2f} times in steps, {faster:.2f} times in seconds")
 
 # %% [markdown] key="19-seconds-so" lang="en"
 # On a processor a step with fewer requests is shorter, so the empty places cost less than they
-# count, and the gain in seconds is smaller. On a GPU a decode step takes about the same for 1
-# request as for 8 (chapter 08): there steps are what you pay.
+# count: expect a smaller gain in seconds than in steps. (One run each: on a busy machine it may
+# even vanish. Run the cell again.) On a GPU a decode step takes about the same for 1 request as for
+# 8 (chapter 08): there steps are what you pay.
 
 # %% [markdown] key="19-spread-change" lang="en"
 # **Change it.** In `spread_out`, draw the answers from `LogNormal(12, s / 16, 1, 128)`, as in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 HEIGHT, SMALL = 340, 10  # pixels; of labels that a narrow page must not turn
 FIELD = "block_size"
+APART = 4  # times; sizes closer than that are not both labelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,21 @@ def block_sizes(
         kind = {"type": "log", "dtick": 1} if panel.log else {"rangemode": "tozero"}
         figure.update_yaxes(title_text=panel.axis, row=1, col=column, **kind)
     ticks = {
-        "tickvals": sizes, "ticktext": [f"{size:g}" for size in sizes],
+        "tickvals": sizes, "ticktext": _apart(sizes),
         "tickangle": 0, "tickfont": {"size": SMALL},
     }  # fmt: skip
     figure.update_xaxes(title_text="block size (tokens)", type="log", **ticks)
     return figure
+
+
+def _apart(sizes: list[float]) -> list[str]:
+    """A label for each size, from the largest down, but where it would run into the one after it
+    on a narrow page."""
+    labels, after = [], math.inf
+    for size in reversed(sizes):
+        labels.append(f"{size:g}" if after >= APART * size else "")
+        after = size if labels[-1] else after
+    return labels[::-1]
 
 
 def _panels(title: str) -> go.Figure:

@@ -53,6 +53,8 @@ def _bars(kind: str, mark: Mark, percent: list[float], named: bool) -> Any:
         text=["equal" if value < 0.5 else "" for value in percent],
         textposition="outside",
         textangle=-90,
+        textfont={"size": 11},
+        constraintext="none",  # else the words shrink with a narrow page's bars
         cliponaxis=False,
         hovertemplate=f"layer %{{x}}, {kind}: %{{y:.2g}}% apart<extra></extra>",
         showlegend=named,

@@ -59,7 +59,7 @@ def prefix_chain(
     )  # fmt: skip
     figure.update_yaxes(
         title_text="prompt", range=[-0.3, FIRST + 0.7], showgrid=False, ticks="",
-        tickvals=[FIRST, THIS], ticktext=["first", "this"],
+        tickvals=[FIRST, THIS], ticktext=["first", "this"], ticklabelstandoff=6,
     )  # fmt: skip
     figure.update_layout(meta={"alt": _in_words(title, first, others)})
     return stepper.finish(start=len(others) // 2, prefix="")

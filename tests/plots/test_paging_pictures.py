@@ -97,6 +97,12 @@ def test_rows_that_say_too_little_are_refused():
         plots.block_sizes([SIZES[0], {"block_size": 2, "waste": 1, "entries": 1}])
 
 
+def test_labels_of_block_sizes_do_not_run_together():
+    rows = [{**SIZES[0], "block_size": size} for size in (1, 2, 4, 16, 64, 128)]
+    labels = plots.block_sizes(rows).layout.xaxis.ticktext
+    assert labels == ("1", "", "4", "16", "", "128")
+
+
 def test_block_sizes_are_told_apart_without_colour():
     figure = plots.block_sizes(SIZES)
     require_readable(figure)

@@ -80,8 +80,12 @@ def a_hit_changes_no_answer() -> str:
     assert gap < CLOSE
     return (
         f"One prompt of {SHARED + OWN} tokens, once with {SHARED} of them found in another "
-        f"request's cache and once computed cold: all {ANSWER} greedy tokens were the same, and no "
-        f"log-probability differed by more than {gap:.0e}."
+        f"request's cache and once computed cold: all {ANSWER} greedy tokens were the same, and "
+        + (
+            f"no log-probability differed by more than {gap:.0e}."
+            if gap
+            else "so were their log-probabilities."
+        )
     )
 
 
