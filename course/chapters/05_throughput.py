@@ -241,9 +241,9 @@ first_eight = sorted(m.arrival for m in closed.finished)[:8]
 assert len(set(first_eight)) == 1  # the others had to wait for an answer
 
 # %% [markdown] key="05-loop-so" lang="en"
-# About the same work per second, another wait. By Little's law a closed loop has
-# $\lambda = N / W$: when the server slows down, its users send less, and the overload never shows.
-# Real users mostly come as an open loop.
+# About the same work per second (on a quiet machine), another wait. By Little's law a closed loop
+# has $\lambda = N / W$: when the server slows down, its users send less, and the overload never
+# shows. Real users mostly come as an open loop.
 
 # %% [markdown] key="05-omit-prose" lang="en"
 # ### Coordinated omission
