@@ -14,14 +14,10 @@ import numpy
 
 from llmserve_lab.attention.bfloat16 import number
 from llmserve_lab.attention.numba_cache import kernel
-from llmserve_lab.attention.prefetch import CACHE_LINE, fetch
 
 NO_CAP = 0.0
 NO_WINDOW = 2**62  # tokens; more than any context
 TILE = 4  # tokens; what `_score` and `_mix` are written for
-AHEAD = 4 * TILE  # tokens; as far as is read while a line comes from main memory
-CLOSE = 2**20  # bytes that a core has close by (its L2 cache, or more)
-LONG_ROW = 2**11  # bytes of a token's keys, from where a processor sees by itself how it goes on
 LOG2_E, LN_2 = numpy.float32(math.log2(math.e)), numpy.float32(math.log(2))
 SMALLEST = numpy.float32(-87)  # e to this is the least number that float32 holds in full precision
 TERMS = 6  # of the power series; the next one is below 2e-7
@@ -47,16 +43,15 @@ def decode(
     longest = _in_tiles(tables.shape[1] * block_size)
     slots = numpy.empty(longest, numpy.int64)
     weights = numpy.empty((queries.shape[1], longest), numpy.float32)
-    is_far = _is_far(contexts, window, keys)
     for row in range(queries.shape[0]):
         count = min(window, contexts[row])
         read = slots[: _in_tiles(count)]
         _locate(tables[row], contexts[row] - count, count, block_size, read)
-        _score(queries[row], keys, read, scaling, is_far, weights)
+        _score(queries[row], keys, read, scaling, weights)
         if softcap != NO_CAP:
             _cap(weights, count, softcap)
         _normalise(weights, count, read.shape[0])
-        _mix(weights, values, read, is_far, output[row])
+        _mix(weights, values, read, output[row])
 
 
 @kernel
@@ -70,42 +65,24 @@ def _locate(
     table: Any, first: int, count: int, block_size: int, slots: Any
 ) -> None:  # pragma: no cover (compiled)
     """slots[t] = where token first + t lies; from `count` on, the last one again"""
-    for t in range(slots.shape[0]):
-        token = first + min(t, count - 1)
-        slots[t] = table[token // block_size] * block_size + token % block_size
-
-
-@kernel
-def _fetch(pool: Any, slots: Any, first: int) -> None:  # pragma: no cover (compiled)
-    """Let the tile that begins at token `first`, if there is one, come into the cache."""
-    step = CACHE_LINE // pool.itemsize
-    for t in range(first, min(first + TILE, slots.shape[0])):
-        for kv_head in range(pool.shape[1]):
-            for i in range(0, pool.shape[2], step):
-                fetch(pool, (slots[t], kv_head, i))
-
-
-@kernel
-def _is_far(contexts: Any, window: int, keys: Any) -> bool:  # pragma: no cover (compiled)
-    """Whether keys come from main memory, and in pieces too short for the processor to foresee."""
-    tokens = 0
-    for context in contexts:
-        tokens += min(context, window)
-    row = keys.shape[1] * keys.shape[2] * keys.itemsize
-    return row < LONG_ROW and tokens * row > CLOSE
+    block, offset = first // block_size, first % block_size
+    for t in range(count):
+        slots[t] = table[block] * block_size + offset
+        offset += 1
+        if offset == block_size:
+            block, offset = block + 1, 0
+    slots[count:] = slots[count - 1]
 
 
 @kernel
 def _score(
-    heads: Any, keys: Any, slots: Any, scaling: float, is_far: bool, weights: Any
+    heads: Any, keys: Any, slots: Any, scaling: float, weights: Any
 ) -> None:  # pragma: no cover (compiled)
     """weights[h, t] = scaling * heads[h] . the key of token t for that head"""
     group = heads.shape[0] // keys.shape[1]
     scale, zero = numpy.float32(scaling), numpy.float32(0)
     for t in range(0, slots.shape[0], TILE):
         a, b, c, d = slots[t], slots[t + 1], slots[t + 2], slots[t + 3]
-        if is_far:
-            _fetch(keys, slots, t + AHEAD)
         for kv_head in range(keys.shape[1]):
             for h in range(kv_head * group, (kv_head + 1) * group):
                 of_a, of_b, of_c, of_d = zero, zero, zero, zero
@@ -139,8 +116,9 @@ def _normalise(weights: Any, count: int, padded: int) -> None:  # pragma: no cov
         for t in range(count):
             weights[h, t] = exponential(weights[h, t] - top)
             total += weights[h, t]
+        share = numpy.float32(1) / total
         for t in range(count):
-            weights[h, t] /= total
+            weights[h, t] *= share
         for t in range(count, padded):
             weights[h, t] = numpy.float32(0)
 
@@ -160,16 +138,12 @@ def exponential(x: Any) -> Any:  # pragma: no cover (compiled)
 
 
 @kernel
-def _mix(
-    weights: Any, values: Any, slots: Any, is_far: bool, result: Any
-) -> None:  # pragma: no cover (compiled)
+def _mix(weights: Any, values: Any, slots: Any, result: Any) -> None:  # pragma: no cover (compiled)
     """result[h] = sum of weights[h, t] * the value of token t for that head"""
     group = result.shape[0] // values.shape[1]
     result[:] = numpy.float32(0)
     for t in range(0, slots.shape[0], TILE):
         a, b, c, d = slots[t], slots[t + 1], slots[t + 2], slots[t + 3]
-        if is_far:
-            _fetch(values, slots, t + AHEAD)
         for kv_head in range(values.shape[1]):
             for h in range(kv_head * group, (kv_head + 1) * group):
                 of_a, of_b = weights[h, t], weights[h, t + 1]

@@ -13,7 +13,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile at the first call, and keep the result for later processes: beside the module, in the
     user's cache folder or in NUMBA_CACHE_DIR. Where none of them can be written, as in a read-only
     container, every process compiles for itself."""
-    return _compiled(njit, function, fastmath=True, nogil=True)
+    return _compiled(njit, function, error_model="numpy", fastmath=True, nogil=True)
 
 
 def exact_kernel(function: Callable[..., Any]) -> Any:
