@@ -187,7 +187,7 @@ def seconds(run: Callable[[], Any]) -> float:
 def engine_check(device: torch.device, names: list[str], max_tokens: int) -> Iterator[Result]:
     """Greedy tokens of the bundled model in float32, of which none may differ from those with the
     reference. error: the share that does. On a GPU also with decode steps captured as graphs, with
-    tokens read late, and with both; on several, with the model split between two."""
+    tokens read late, compiled, and with all of it; on several, split between two."""
     params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
     model = load("lab-target", dtype="float32", device=str(device))
 
@@ -199,9 +199,9 @@ def engine_check(device: torch.device, names: list[str], max_tokens: int) -> Ite
     wanted = tokens(attention_backend="reference")
     kinds: dict[str, dict[str, Any]] = {name: {"attention_backend": name} for name in names}
     if device.type == "cuda":
-        kinds["graphs"] = {"attention_backend": "triton", "cuda_graphs": True}
-        kinds["async"] = {"async_scheduling": True}
-        kinds["both"] = kinds["graphs"] | kinds["async"]
+        kinds["graphs"] = graphs = {"attention_backend": "triton", "cuda_graphs": True}
+        kinds |= {"async": {"async_scheduling": True}, "compiled": {"compile": True}}
+        kinds["all"] = graphs | kinds["async"] | kinds["compiled"]
     for name, kind in kinds.items():
         pairs = zip(tokens(**kind), wanted, strict=True)
         share = sum(a != b for a, b in pairs) / len(wanted)

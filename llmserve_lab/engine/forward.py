@@ -18,10 +18,18 @@ if TYPE_CHECKING:
 
 class Forward:
     """Runs flattened batches through a model. The model may change meanwhile, by a hook or another
-    layer: it is looked at again in every step."""
+    layer: it is looked at again in every step. compiled: by torch.compile, see `models.compiled`.
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    Raises:
+        ValueError, CompileError: it cannot be compiled.
+    """
+
+    def __init__(self, model: Any, compiled: bool = False) -> None:
+        self.model, self._compiled = model, compiled
+        if compiled:
+            from llmserve_lab.models.compiled import require_compilable
+
+            require_compilable(model)
         self._seen: Fingerprint | None = None
         self._decoder: Decoder | None = None
         self.decoder()  # made now, not in the first step
@@ -50,13 +58,24 @@ class Forward:
 
     def decoder(self) -> Decoder | None:
         """The lean decoder of the model as it is now; None where transformers' modules run."""
-        from llmserve_lab.models.decoder import Decoder, supports
         from llmserve_lab.models.fingerprint import Fingerprint
 
         if self._seen is None or not self._seen.holds():
-            self._decoder = Decoder(self.model) if supports(self.model) else None
+            self._decoder = self._make_decoder()
             self._seen = Fingerprint(self.model)
         return self._decoder
+
+    def _make_decoder(self) -> Decoder | None:
+        from llmserve_lab.models.decoder import Decoder, supports
+
+        if not supports(self.model):
+            return None
+        decoder = Decoder(self.model)
+        if self._compiled:
+            from llmserve_lab.models.compiled import compile_layers
+
+            compile_layers(decoder)
+        return decoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from llmserve_lab.attention import require_decoder
 from llmserve_lab.attention.own import OneToken
 from llmserve_lab.engine.calls import Calls
 from llmserve_lab.engine.capacity import Capacity
-from llmserve_lab.engine.checks import require_count
+from llmserve_lab.engine.checks import require_count, require_flag
 from llmserve_lab.engine.continuations import continuations
 from llmserve_lab.engine.core import Clock
 from llmserve_lab.engine.engine_metrics import EngineMetrics
@@ -57,13 +57,15 @@ class LLM:
     a `BlockAllocator` of your own, which decides num_blocks and block_size. attention: a function
     of your own for one token, see `attention.own`; slow. draft: speculative decoding, by a small
     model with the same tokenizer (named or loaded) or a `Proposer` such as `PromptLookup()`;
-    num_draft_tokens: of a request in a step, else 4. num_threads: that compute a step on a CPU,
-    else as many as torch takes, see `threads`. trace: keep every step.
+    num_draft_tokens: of a request in a step, else 4. compile: the model's layers by torch.compile,
+    which takes a while, see `models.compiled`. num_threads: that compute a step on a CPU, else as
+    many as torch takes, see `threads`. trace: keep every step.
 
     Raises:
         ValueError, TypeError: a setting that makes no sense, by name.
         ModelNotFoundError: see `load`.
         UnsupportedAttentionError: a model that this engine would not compute exactly.
+        CompileError: torch.compile does not work here.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class LLM:
         attention: OneToken | None = None,
         draft: Any = None,
         num_draft_tokens: int | None = None,
+        compile: bool = False,
         num_threads: int | None = None,
         trace: bool = False,
         clock: Clock = time.perf_counter,
@@ -97,6 +100,7 @@ class LLM:
         require_count("max_num_seqs", max_num_seqs, at_least=1)
         require_count("max_num_batched_tokens", max_num_batched_tokens, at_least=1)
         require_count("block_size", block_size, at_least=1)
+        require_flag("compile", compile)
         require_threads(num_threads)
         attend = choose_attention(attention, attention_backend, cuda_graphs)
         if block_pool is not None:
@@ -117,7 +121,7 @@ class LLM:
         self.scheduler = Scheduler() if scheduler is None else require_scheduler(scheduler)
         graph_rows = max_num_seqs if cuda_graphs else 0
         with computing_with(num_threads):  # kernels are compiled for so many
-            runner = runner_for(loaded, self.capacity, kv_cache_dtype, attend, graph_rows)
+            runner = runner_for(loaded, self.capacity, kv_cache_dtype, attend, graph_rows, compile)
             draft_runner = drafts.runner(self.capacity, kv_cache_dtype, attention_backend)
         limits = Limits(max_num_seqs, max_num_batched_tokens, self.capacity.max_model_len)
         stores = [each.store for each in (runner, draft_runner) if each is not None]

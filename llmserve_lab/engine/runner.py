@@ -26,12 +26,18 @@ class ModelRunner:
     """Runs a transformers model over a flattened batch, through a paged KV cache."""
 
     def __init__(
-        self, model: Any, cache: KVCache, attention: str | OneToken = AUTO, *, max_model_len: int
+        self,
+        model: Any,
+        cache: KVCache,
+        attention: str | OneToken = AUTO,
+        *,
+        max_model_len: int,
+        compiled: bool = False,
     ) -> None:
         self.model, self.cache = model, cache
         self.store: BlockStore = cache
         self.device = one_device(model)
-        self.forward = Forward(model)
+        self.forward = Forward(model, compiled)
         self.graphs: DecodeGraphs | None = None  # of decode steps, where they were captured
         self.attention = self._attention(attention, max_model_len)
 
@@ -86,14 +92,15 @@ def make_runner(
     capacity: Capacity,
     kv_cache_dtype: str,
     attention: str | OneToken,
-    graph_rows: int,
+    graph_rows: int = 0,
+    compiled: bool = False,
 ) -> ModelRunner:
     """A runner with a cache of the planned size. graph_rows: capture decode steps of up to so many
-    requests as CUDA graphs; 0: none."""
+    requests as CUDA graphs; 0: none. compiled: see `Forward`."""
     spare = 1 if graph_rows else 0  # a block that no pool hands out, for rows that are padding
     cache = make_cache(model, KVShape.of(model.config), capacity, kv_cache_dtype, spare)
     longest = capacity.max_model_len
-    runner = ModelRunner(model, cache, attention, max_model_len=longest)
+    runner = ModelRunner(model, cache, attention, max_model_len=longest, compiled=compiled)
     if graph_rows:
         runner.graphs = capture_decode(runner, capacity.num_blocks, graph_rows, longest)
     return runner

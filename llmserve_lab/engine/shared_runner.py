@@ -58,15 +58,16 @@ def runner_for(
     kv_cache_dtype: str,
     attention: str | OneToken,
     graph_rows: int,
+    compiled: bool,
 ) -> Runner:
     """A runner in this process, or in each of those that share the model. The rest: see
     `make_runner`."""
     if loaded.shared is None:
-        return make_runner(loaded.model, capacity, kv_cache_dtype, attention, graph_rows)
-    if graph_rows or not isinstance(attention, str):
+        return make_runner(loaded.model, capacity, kv_cache_dtype, attention, graph_rows, compiled)
+    if graph_rows or compiled or not isinstance(attention, str):
         raise ValueError(
-            "cuda_graphs and an attention of your own work in one process: leave them out for a "
-            "model that several share."
+            "cuda_graphs, compile and an attention of your own work in one process: leave them out "
+            "for a model that several share."
         )
     ranks, part = loaded.shared.ranks, loaded.shared.part
     cache = ranks.make(make_cache, part, loaded.kv_shape, capacity, kv_cache_dtype)

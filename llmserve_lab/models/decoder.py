@@ -8,7 +8,7 @@ projections another. The same numbers come out, up to rounding, in a fraction of
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,8 @@ ACTIVATIONS = "transformers.activations"  # the module that they are from
 # (transformers' attention module, queries, keys, values: each (tokens, heads, dim)) to
 # (tokens, heads, dim)
 Attend = Callable[[Any, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+# (hidden states, the positions' rotation, attention) to hidden states
+Layer = Callable[[torch.Tensor, "Rotation", Attend], torch.Tensor]
 
 
 class Decoder:
@@ -34,7 +36,7 @@ class Decoder:
         self.config = inner.config
         self.embeddings, self.rotary = inner.embed_tokens, inner.rotary_emb
         self.norm = RMSNorm(inner.norm)
-        self.layers = [DecoderLayer(layer) for layer in inner.layers]
+        self.layers: Sequence[Layer] = [DecoderLayer(layer) for layer in inner.layers]
         self.head = FusedLinear([model.lm_head])
 
     def __call__(
@@ -61,6 +63,7 @@ class DecoderLayer:
         self.first_norm = RMSNorm(layer.input_layernorm)
         self.second_norm = RMSNorm(layer.post_attention_layernorm)
         attention = self.attention
+        self.head_dim, self.num_groups = attention.head_dim, attention.num_key_value_groups
         self.qkv = FusedLinear([attention.q_proj, attention.k_proj, attention.v_proj])
         self.output = FusedLinear([attention.o_proj])
         self.gate_up = FusedLinear([self.mlp.gate_proj, self.mlp.up_proj])
@@ -71,18 +74,24 @@ class DecoderLayer:
 
     def __call__(self, hidden: torch.Tensor, turn: Rotation, attend: Attend) -> torch.Tensor:
         """hidden: (tokens, hidden size), written to."""
-        hidden += self._attend(self.first_norm(hidden), turn, attend)
-        hidden += self._feed_forward(self.second_norm(hidden))
-        return hidden
+        attended = attend(self.attention, *self.before(hidden, turn))
+        return self.after(hidden, attended.flatten(1))
 
-    def _attend(self, hidden: torch.Tensor, turn: Rotation, attend: Attend) -> torch.Tensor:
-        heads = self.qkv(hidden).unflatten(-1, (-1, self.attention.head_dim))
+    def before(self, hidden: torch.Tensor, turn: Rotation) -> tuple[torch.Tensor, ...]:
+        """Up to attention: queries, keys and values, each (tokens, heads, dim)."""
+        heads = self.qkv(self.first_norm(hidden)).unflatten(-1, (-1, self.head_dim))
         # As many as there are here: of a model that is split, each process has some.
-        num_kv_heads = heads.shape[1] // (self.attention.num_key_value_groups + 2)
+        num_kv_heads = heads.shape[1] // (self.num_groups + 2)
         values = heads[:, -num_kv_heads:]
         turned = turn(self._normalised(heads[:, :-num_kv_heads], num_kv_heads))
-        queries, keys = turned[:, :-num_kv_heads], turned[:, -num_kv_heads:]
-        return self.output(attend(self.attention, queries, keys, values).flatten(1))
+        return turned[:, :-num_kv_heads], turned[:, -num_kv_heads:], values
+
+    def after(self, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """From attention on. hidden: what `before` was given, written to. attended: (tokens, heads
+        x dim)."""
+        hidden += self.output(attended)
+        hidden += self._feed_forward(self.second_norm(hidden))
+        return hidden
 
     def _normalised(self, heads: torch.Tensor, num_kv_heads: int) -> torch.Tensor:
         """heads: (tokens, query and key heads, dim)."""

@@ -41,10 +41,16 @@ class FusedLinear:
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """(tokens, features in) to (tokens, all features out)."""
+        if torch.compiler.is_compiling():
+            return self._product(inputs)
         if self.packed is not None and self.packed.holds():
             return self.packed.product(inputs, self.bias)
         if self._array is not None and loops.few(inputs):
             return loops.product(inputs, self._array, self.bias)
+        return self._product(inputs)
+
+    def _product(self, inputs: torch.Tensor) -> torch.Tensor:
+        """By operators that torch.compile knows."""
         if self.weight is not None and self.scale is not None:
             return int8_linear(inputs, self.weight, self.scale, self.bias)
         if self.weight is not None:

@@ -55,7 +55,7 @@ class DraftSettings:
         """Of the draft model, over as many blocks as the target has."""
         if self.model is None:
             return None
-        return make_runner(self.model, capacity, kv_cache_dtype, attention, 0)
+        return make_runner(self.model, capacity, kv_cache_dtype, attention)
 
     def speculation(
         self,
