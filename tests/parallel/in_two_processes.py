@@ -253,9 +253,11 @@ def test_a_call_of_the_model_itself_is_refused(llama):
     assert greedy(LLM(llama[1])) == greedy(LLM(llama[0]))
 
 
-@pytest.mark.parametrize("settings", [{"cuda_graphs": True}, {"attention": print}])
+@pytest.mark.parametrize(
+    "settings", [{"cuda_graphs": True}, {"compile": True}, {"attention": print}]
+)
 def test_what_one_process_alone_does_is_refused(llama, settings):
-    with pytest.raises(ValueError, match="cuda_graphs and an attention of your own work in one"):
+    with pytest.raises(ValueError, match="cuda_graphs, compile and an attention of your own"):
         LLM(llama[1], **settings)
 
 
