@@ -37,7 +37,7 @@ def _why_no_decoder(model: Any) -> str:
     config = model.config
     if config.is_encoder_decoder:
         return "is an encoder-decoder, and this engine serves decoder-only models"
-    if getattr(model, "_is_stateful", False):
+    if _keeps_recurrent_state(model):
         return "keeps a recurrent state, which a KV cache cannot hold"
     if model.get_output_embeddings() is None:
         return "has no output layer over the vocabulary (load it with AutoModelForCausalLM)"
@@ -47,6 +47,19 @@ def _why_no_decoder(model: Any) -> str:
     if not getattr(config.get_text_config(), "max_position_embeddings", None):
         return "does not say how many positions it has (max_position_embeddings)"
     return _why_no_shape(config)
+
+
+def _keeps_recurrent_state(model: Any) -> bool:
+    """Transformers up to 5.24 says so of the model; of the cache's layers, always."""
+    from transformers.cache_utils import DynamicCache, LinearAttentionCacheLayerMixin
+
+    if getattr(model, "_is_stateful", False):
+        return True
+    try:
+        layers = DynamicCache(config=model.config).layers
+    except Exception:  # no cache for such a config: what else it lacks is told by the other checks
+        return False
+    return any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in layers)
 
 
 def _why_no_shape(config: Any) -> str:

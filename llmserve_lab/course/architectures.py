@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from llmserve_lab.kv_cache.shape import kv_heads_of
+
 EXPERTS = ".experts."  # in the names of transformers' expert weights
 GATED_MLP = 3  # its intermediate values are held three times: activated gate, up, their product
 STREAM = 4  # hidden values: the layer's input, the embeddings, the residual, the normalised input
@@ -44,7 +46,7 @@ class Architecture:
         return cls(
             name, parameters, experts, _num_experts(text) if experts else 1,
             text.num_experts_per_tok if experts else 1,
-            text.num_hidden_layers, text.hidden_size, heads, _kv_heads(text),
+            text.num_hidden_layers, text.hidden_size, heads, kv_heads_of(text),
             getattr(text, "head_dim", None) or text.hidden_size // heads,
             latent + text.qk_rope_head_dim if latent else 0,
             _mlp_width(text), text.vocab_size,
@@ -177,12 +179,6 @@ def _count(config: Any) -> tuple[int, int]:
 def _num_experts(text: Any) -> int:
     counts = ("num_local_experts", "num_experts", "n_routed_experts")
     return max(getattr(text, name, None) or 1 for name in counts)
-
-
-def _kv_heads(text: Any) -> int:
-    if getattr(text, "multi_query", False) and not text.new_decoder_architecture:
-        return 1
-    return getattr(text, "num_key_value_heads", None) or text.num_attention_heads
 
 
 def _mlp_width(text: Any) -> int:

@@ -25,6 +25,15 @@ def bits_of(kv_cache_dtype: str) -> int | None:
     return BITS[kv_cache_dtype]
 
 
+def kv_heads_of(text: Any) -> int:
+    """KV heads in a config. Falcon has names of its own, and its new decoder architecture does not
+    heed multi_query."""
+    if getattr(text, "multi_query", False) and not getattr(text, "new_decoder_architecture", False):
+        return 1
+    named = (getattr(text, name, None) for name in ("num_key_value_heads", "num_kv_heads"))
+    return next(filter(None, named), text.num_attention_heads)
+
+
 @dataclass(frozen=True, slots=True)
 class KVShape:
     """What one token's keys and values take: layers x KV heads x head dimension, twice."""
@@ -39,8 +48,7 @@ class KVShape:
         text = config.get_text_config()
         heads = text.num_attention_heads
         head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
-        kv_heads = getattr(text, "num_key_value_heads", None) or heads
-        return cls(text.num_hidden_layers, kv_heads, head_dim)
+        return cls(text.num_hidden_layers, kv_heads_of(text), head_dim)
 
     def bytes_per_token(self, bytes_per_value: int) -> int:
         return (

@@ -1,5 +1,7 @@
 """A model that the engine would not compute exactly is refused by name when the engine is made."""
 
+import re
+
 import pytest
 import torch
 import transformers
@@ -29,10 +31,17 @@ LLAMA_4 = {
     "layer_types": ["chunked_attention"] * 2, "rope_parameters": {"rope_theta": 10000.0,
     "rope_type": "default"},
 }  # fmt: skip
+OWN_CODE = "in its own code, such as ALiBi .* 2 of 2 layers"  # Falcon's up to transformers 5.24
+OWN_MASK = "its layers make attention masks of their own"
+FALCONS = {
+    "one KV head": {"num_key_value_heads": 1},
+    "two": {"num_kv_heads": 2, "new_decoder_architecture": True},
+    "a KV head each": {"num_key_value_heads": 4, "multi_query": False},
+}
 REFUSED = {
     "ALiBi, BLOOM": ("BloomForCausalLM", {}, "does not take position_ids"),
     "ALiBi, MPT": ("MptForCausalLM", {"d_model": 32}, "does not take position_ids"),
-    "Falcon": ("FalconForCausalLM", {}, "in its own code, such as ALiBi .* 2 of 2 layers"),
+    "ALiBi, Falcon": ("FalconForCausalLM", {"alibi": True}, f"{OWN_CODE}|{OWN_MASK}"),
     "Mamba": ("MambaForCausalLM", STATE, "keeps a recurrent state"),
     "Mamba beside attention": ("JambaForCausalLM", {}, "keeps a recurrent state"),
     "T5": ("T5ForConditionalGeneration", {"d_model": 32}, "is an encoder-decoder"),
@@ -66,6 +75,20 @@ def test_refused_by_name(kind):
     assert message.count(".") - message.count("model.") <= 1, message
     assert "\n" not in message
     assert model.config._attn_implementation == own
+
+
+@pytest.mark.parametrize("kind", FALCONS)
+def test_falcon_is_served_where_it_calls_the_attention_interface(kind):
+    model = random_model("FalconForCausalLM", **FALCONS[kind])
+    try:
+        llm = serve(model)
+    except UnsupportedAttentionError as error:
+        assert re.search(OWN_CODE, str(error)), error
+    else:
+        params = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
+        prompt = [3, 1, 4, 1, 5]
+        expected = greedy_tokens(model, prompt, 12)
+        assert tokens_of(llm.generate(ids(prompt), params)) == [expected]
 
 
 def test_heads_that_differ_from_layer_to_layer():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import LlamaConfig
+from transformers import FalconConfig, LlamaConfig
 
 from llmserve_lab.kv_cache import KVShape, PagedKVCache, slots_of
 
@@ -15,6 +15,20 @@ def test_the_shape_is_read_from_the_config():
     assert KVShape.of(grouped) == KVShape(3, 2, 8)
     wide = LlamaConfig(num_hidden_layers=1, num_attention_heads=4, hidden_size=64, head_dim=32)
     assert KVShape.of(wide) == KVShape(1, 4, 32)
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_kv_heads"),
+    [
+        ({}, 1),
+        ({"multi_query": False}, 8),
+        ({"new_decoder_architecture": True, "num_kv_heads": 2}, 2),
+        ({"new_decoder_architecture": True}, 8),
+    ],
+)
+def test_falcon_names_its_kv_heads_otherwise(settings, num_kv_heads):
+    config = FalconConfig(num_attention_heads=8, hidden_size=64, num_hidden_layers=2, **settings)
+    assert KVShape.of(config) == KVShape(2, num_kv_heads, 8)
 
 
 def test_bytes_per_token_of_a_known_model():
