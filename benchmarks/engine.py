@@ -33,12 +33,16 @@ from llmserve_lab.machine import memory, processor_name, usable_cores
 RESULTS = Path(__file__).parent / "results"
 FORMAT = 1
 QUIET = 0.10  # a best time that no other repeat comes so near to says nothing about anybody
+DTYPES = ("float32", "bfloat16")  # a file each, since they may be of two machines
 VERSIONS = ("torch", "transformers", "numba", "llmserve-lab")
 
 
 def machine() -> dict[str, Any]:
+    from torch.backends.cpu import get_cpu_capability
+
     return {
         "processor": processor_name(),
+        "vectors": get_cpu_capability(),
         "cores": usable_cores(),
         "memory_bytes": memory()[0],
         "system": platform.platform(),
@@ -131,8 +135,8 @@ def spread(workload: dict[str, Any]) -> float:
     return max(second / best - 1 for best, second in best_two)
 
 
-def save(result: dict[str, Any], folder: Path = RESULTS) -> Path:
-    """Keep what was measured in quiet, under its number of threads.
+def save(result: dict[str, Any], folder: Path = RESULTS) -> list[Path]:
+    """Keep what was measured in quiet, in a file for each dtype and number of threads.
 
     Raises:
         ValueError: it was too small, or the machine too busy in every workload, to mean anything.
@@ -149,20 +153,31 @@ def save(result: dict[str, Any], folder: Path = RESULTS) -> Path:
             "with --json."
         )
     folder.mkdir(exist_ok=True)
-    path = folder / f"engine_threads_{result['threads']}.json"
     noisy = {name: by for name, by in spreads.items() if by > QUIET}
-    write(without(result, noisy) if noisy else result, path)
-    return path
-
-
-def without(result: dict[str, Any], noisy: dict[str, float]) -> dict[str, Any]:
-    """The result of the other workloads. noisy: by name, how far apart our best repeats were."""
-    kept = {
-        "left_out": noisy,
-        "workloads": [each for each in result["workloads"] if each["name"] not in noisy],
-        "limits": {name: each for name, each in result["limits"].items() if name not in noisy},
+    made = {dtype: of_dtype(result, dtype, noisy) for dtype in DTYPES}
+    paths = {
+        dtype: folder / f"engine_{dtype}_threads_{result['threads']}.json"
+        for dtype, part in made.items()
+        if part["workloads"]
     }
-    return result | kept | {"targets": judged(result | kept)}
+    for dtype, path in paths.items():
+        write(made[dtype], path)
+    return list(paths.values())
+
+
+def of_dtype(result: dict[str, Any], dtype: str, noisy: dict[str, float]) -> dict[str, Any]:
+    """What a result says of one dtype; KV waste, which has none, is told with the first. noisy: the
+    workloads to leave out, and how far apart our best repeats were."""
+    mine = [each for each in result["workloads"] if each["dtype"] == dtype]
+    kept = [each for each in mine if each["name"] not in noisy]
+    names = {each["name"] for each in kept}
+    part = {
+        "left_out": {each["name"]: noisy[each["name"]] for each in mine if each not in kept},
+        "workloads": kept,
+        "limits": {name: each for name, each in result["limits"].items() if name in names},
+        "kv": result["kv"] if dtype == DTYPES[0] else {},
+    }
+    return result | part | {"targets": judged(result | part)}
 
 
 def write(result: dict[str, Any], path: Path) -> None:
@@ -197,7 +212,7 @@ def main() -> None:
         write(result, asked.json)
     if asked.save:
         try:
-            print(f"Saved as {save(result)}.")
+            print(f"Saved as {' and '.join(map(str, save(result)))}.")
         except ValueError as error:
             raise SystemExit(str(error)) from None
 

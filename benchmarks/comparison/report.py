@@ -25,12 +25,13 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def summary(results: list[dict[str, Any]]) -> str:
-    """The targets, with a column for each result: what the README shows."""
+    """The targets that were measured, with a column for each result: what the README shows."""
     results = sorted(results, key=lambda result: result["threads"])
     names = [f"{r['threads']} thread{'s' if r['threads'] > 1 else ''}" for r in results]
     rows = [
         [judged[0]["name"], _wanted(judged[0]), *map(_figure_and_verdict, judged)]
         for judged in zip(*(result["targets"] for result in results), strict=True)
+        if any(each["got"] is not None for each in judged)
     ]
     where = dict.fromkeys(f"{r['when'][:10]}, {stated(r['machine'])}." for r in results)
     return "\n\n".join([table(["", "target", *names], rows), *where])
@@ -39,7 +40,8 @@ def summary(results: list[dict[str, Any]]) -> str:
 def stated(machine: dict[str, Any]) -> str:
     """The machine in words."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
-    return f"{machine['processor']}, {machine['cores']} cores; {versions}"
+    vectors = f" ({machine['vectors']})" if "vectors" in machine else ""
+    return f"{machine['processor']}{vectors}, {machine['cores']} cores; {versions}"
 
 
 def workload(found: dict[str, Any]) -> str:

@@ -51,7 +51,9 @@ def against(workload: str, peer: str) -> Callable[[Result], Found]:
             return None
         best = min(runs, key=lambda run: run["ratio"])
         who = best["contestant"] + _busy_words(best, result["threads"])
-        return best["ratio"], f"{who}; our step: {_profile(result, workload)}"
+        return best["ratio"], (
+            f"{who}; our step: {_profile(result, workload)}{_bound(result, workload, best)}"
+        )
 
     return find
 
@@ -112,6 +114,20 @@ def _profile(result: Result, workload: str) -> str:
     if not limits:
         return "not profiled"
     return ", ".join(f"{share:.0%} {kind}" for kind, share in limits["profile"].items())
+
+
+def _bound(result: Result, workload: str, run: dict[str, Any]) -> str:
+    """What the ratio would be if a run took only what this machine cannot do faster."""
+    limits = result["limits"].get(workload, {})
+    if "reading_seconds" not in limits:
+        return ""
+    products, reading = limits["gemm_seconds"], limits["reading_seconds"]
+    python = limits["overhead_seconds"]
+    return (
+        f"; with nothing but products at their limit ({products:.2f} s) and keys and values read "
+        f"at memory's ({reading:.2f} s) {run['min_s'] / (products + reading):.2f}, and with what a "
+        f"narrow model takes ({python:.2f} s) {run['min_s'] / (products + reading + python):.2f}"
+    )
 
 
 def _busy_words(run: dict[str, Any], threads: int) -> str:

