@@ -4,6 +4,12 @@ tests side by side share the cores."""
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(  # no test depends on a time
+    "whatever the machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("whatever the machine")
 
 if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):  # before torch counts cores
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))

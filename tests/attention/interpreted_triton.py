@@ -38,7 +38,7 @@ def assert_close(case, **options):
     assert (output.double() - wanted).abs().max() < tolerance
 
 
-@settings(max_examples=25, deadline=None, phases=[Phase.reuse, Phase.generate])
+@settings(max_examples=25, phases=[Phase.reuse, Phase.generate])
 @given(
     segments=st.lists(DECODE | PREFILL, min_size=1, max_size=4),
     heads=st.sampled_from(HEADS),

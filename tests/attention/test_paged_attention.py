@@ -32,7 +32,7 @@ def dense(queries, keys, values, start, window=None, softcap=None, sinks=None):
     return output.float()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     segments=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5)), min_size=1, max_size=5),
     block_size=st.sampled_from([1, 3, 4, 16]),

@@ -56,7 +56,7 @@ class TestSlotUse:
         assert SlotUse.sum([first, second]) == SlotUse(16, 2, 8, 10, 4)
 
     @given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 12), st.booleans()), min_size=1))
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     def test_the_parts_add_up_and_agree_with_the_map(self, steps):
         memory, shots = ContiguousAllocator(64), []
         for name, (length, used, stays) in enumerate(steps):

@@ -49,7 +49,6 @@ class TestLengthSweep:
         assert point.linear > 0 < point.attention and point.seconds > 0
 
     @given(st.floats(0.1, 4), st.floats(0.01, 100))
-    @settings(deadline=None)
     def test_a_power_is_found(self, power, factor):
         lengths = [2, 8, 32, 100]
         assert exponent(lengths, [factor * n**power for n in lengths]) == pytest.approx(power)
@@ -153,7 +152,7 @@ class TestOwnPrefixPool:
         assert mine[1] == [greedy_tokens(tiny.model, prompt, 6) for prompt in PROMPTS]
 
     @given(st.data())
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=12)
     def test_on_a_small_pool_with_a_poor_hash_no_answer_changes(self, tiny, data):
         texts = st.lists(st.integers(1, 2), min_size=1, max_size=12)
         prompts = data.draw(st.lists(texts, min_size=1, max_size=4))
@@ -202,7 +201,6 @@ class TestOwnPrefixPool:
 
 class TestReferences:
     @given(st.lists(st.integers(0, 3), max_size=20), st.integers(1, 5))
-    @settings(deadline=None)
     def test_keys_grow_with_the_text_and_never_change(self, tokens, size):
         h = BlockHash()
         whole = keys(tokens, size, "", h)
@@ -212,7 +210,6 @@ class TestReferences:
         assert not set(whole) & set(keys(tokens, size, "x", h))
 
     @given(st.lists(st.integers(0, 1), max_size=12), st.lists(st.integers(0, 1), max_size=12))
-    @settings(deadline=None)
     def test_a_match_is_what_both_texts_begin_with(self, known, wanted):
         size, table = 2, {}
         for end in range(size, len(known) + 1, size):

@@ -31,7 +31,7 @@ def byte_ids(tokenizer, text):
     return tokenizer.convert_tokens_to_ids(list(characters))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_random_tokens(byte_tokenizer, data):
     ids = st.lists(st.integers(0, len(byte_tokenizer) - 1), max_size=30)
@@ -40,7 +40,7 @@ def test_random_tokens(byte_tokenizer, data):
     assert shown == byte_tokenizer.decode(output, skip_special_tokens=True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text(max_size=12), cut=st.integers(0, 48))
 def test_any_text_byte_by_byte_cut_anywhere(byte_tokenizer, text, cut):
     """The prompt may end inside a character; the rest of it is then the output's."""
@@ -129,7 +129,7 @@ def after(tokenizer, prompt, output):
     return whole[len(tokenizer.decode(prompt, skip_special_tokens=True)) :]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_random_tokens_of_another_kind(data):
     tokenizer = metaspace_tokenizer()
@@ -141,7 +141,7 @@ def test_random_tokens_of_another_kind(data):
         assert shown == after(tokenizer, prompt, output)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text(max_size=10))
 def test_any_text_that_falls_to_bytes(text):
     tokenizer = metaspace_tokenizer(byte_fallback=True)
@@ -151,7 +151,7 @@ def test_any_text_that_falls_to_bytes(text):
     assert shown == tokenizer.decode(output)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_both_ways_say_the_same(byte_tokenizer, data):
     """Added tokens are text as they are, unless they are special; ids beyond the end are none."""

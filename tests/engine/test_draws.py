@@ -21,7 +21,7 @@ def looked_up(weights, number):
     return next(index for index, end in enumerate(ends) if end > target)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(weights_of_a_row, st.integers(0, 2**20 - 1))
 def test_a_draw_is_the_exact_look_up(weights, numerator):
     number = numerator / 2**20
@@ -29,7 +29,7 @@ def test_a_draw_is_the_exact_look_up(weights, numerator):
     assert found == looked_up(weights, number)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.floats(0, 1, width=32), min_size=1, max_size=70).filter(any),
     st.floats(0, 1, exclude_max=True),

@@ -147,7 +147,7 @@ def truncated(text, stop):
     return text[: min(ends)[1]] if ends else text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.text("ab", min_size=1, max_size=14),
     st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3),

@@ -89,9 +89,7 @@ class ByPriority(ForkMachine):
         return PriorityScheduler(aging=1.0)
 
 
-MACHINE = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+MACHINE = settings(max_examples=60, stateful_step_count=40, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("machine", [ForkMachine, NeverPreempted, Swapped, ByPriority])

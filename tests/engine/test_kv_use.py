@@ -178,7 +178,7 @@ class ReservingMachine(SchedulerMachine):
 
 def test_random_operations():
     ReservingMachine.TestCase.settings = settings(
-        max_examples=30, deadline=None, suppress_health_check=list(HealthCheck)
+        max_examples=30, suppress_health_check=list(HealthCheck)
     )
     ReservingMachine.TestCase().runTest()
 

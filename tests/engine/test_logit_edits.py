@@ -55,7 +55,7 @@ prompts = st.lists(tokens, min_size=1, max_size=5)
 batches = st.lists(st.tuples(params, prompts), min_size=1, max_size=5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(batches, st.lists(st.lists(tokens, min_size=5, max_size=5), max_size=6), st.data())
 def test_every_edit_against_the_reference_while_tokens_come(batch, steps, data):
     """In each step any part of the batch is there, in any order, as under preemption."""

@@ -1,7 +1,7 @@
 """Any mix of settings in one batch, under any scheduler, gives each request what it gets alone."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmserve_lab import (
@@ -72,7 +72,7 @@ def told(output):
 
 
 @pytest.mark.parametrize("kind", SCHEDULERS)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(batch=requests, chosen=engines)
 def test_a_batch_gives_each_what_it_gets_alone(tiny, kind, batch, chosen):
     asked = [{"prompt_token_ids": prompt} for prompt, _ in batch]

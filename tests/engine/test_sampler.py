@@ -49,7 +49,7 @@ temperatures = st.sampled_from([0.2, 0.7, 1.0, 1.5, 4.0])
 shares = st.floats(0.01, 1.0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(logit_rows, temperatures, st.integers(-1, 14), shares, st.one_of(st.just(0.0), shares))
 def test_filters_against_the_reference(logits, temperature, top_k, top_p, min_p):
     params = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
@@ -63,7 +63,7 @@ def test_filters_against_the_reference(logits, temperature, top_k, top_p, min_p)
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.integers(0, 2**31),
     st.sampled_from([1e-6, 0.3, 3.0]),
@@ -89,7 +89,7 @@ def test_large_vocabularies_against_a_sorted_row(seed, spread, settings_per_row)
         assert found == count or near[min(found, count) : max(found, count)].any()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(temperatures, st.integers(0, 5), shares), min_size=2, max_size=5))
 def test_rows_of_a_batch_do_not_mix(settings_per_row):
     logits = torch.randn(len(settings_per_row), 8, generator=torch.Generator().manual_seed(0))

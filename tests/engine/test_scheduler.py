@@ -213,7 +213,6 @@ def machine(make_scheduler, examples=60):
     kind.TestCase.settings = settings(
         max_examples=examples,
         stateful_step_count=40,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )
     return kind.TestCase

@@ -125,7 +125,7 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestPoolMachine = PoolMachine.TestCase
-TestPoolMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestPoolMachine.settings = settings(max_examples=100, stateful_step_count=30)
 
 
 def published(pool, ids):

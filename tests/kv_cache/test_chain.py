@@ -88,7 +88,7 @@ operations = st.lists(
 
 
 @given(operations)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_what_is_found_never_depends_on_what_was_looked_up_before(steps):
     pool, _ = hashing_pool(num_blocks=8)
     held, latest = [], [1]

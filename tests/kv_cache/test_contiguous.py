@@ -116,7 +116,7 @@ class AllocatorMachine(RuleBasedStateMachine):
 
 
 TestAllocatorMachine = AllocatorMachine.TestCase
-TestAllocatorMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestAllocatorMachine.settings = settings(max_examples=100, stateful_step_count=30)
 
 
 def test_a_request_that_fits_in_total_but_nowhere_in_one_piece():

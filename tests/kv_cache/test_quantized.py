@@ -104,7 +104,7 @@ def worst_key_error(parts, size, bits):
 
 @bits_of_codes
 @pytest.mark.parametrize("block_size", BLOCK_SIZES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     counts=st.lists(st.integers(1, 40), min_size=1, max_size=6),
     bias=st.sampled_from([0.0, 30.0]),

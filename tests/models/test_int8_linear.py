@@ -45,7 +45,7 @@ def layer_of(inputs, outputs, bias=True, seed=0):
         return torch.nn.Linear(inputs, outputs, bias=bias)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(sizes=SIZES, seed=st.integers(0, 99))
 def test_the_integer_product_is_exact(way, sizes, seed):
     rows, width, outputs = sizes
@@ -65,7 +65,7 @@ def test_the_integer_product_holds_the_largest_sums(way):
     assert integer_product(codes, codes).tolist() == [[2**14 * 127**2] * 2] * 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(sizes=SIZES, bias=st.booleans(), seed=st.integers(0, 99))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_layer_is_its_integer_reference(way, dtype, sizes, bias, seed):
@@ -89,7 +89,7 @@ def written_out(rows):
     return numpy.rint(rows / scale).astype(numpy.int8), scale
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     sizes=st.tuples(st.integers(1, 5), st.integers(1, 50)),
     power=st.integers(-30, 30),

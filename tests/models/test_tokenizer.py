@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from llmserve_lab.models.tokenizer import END_OF_TEXT, VOCABULARY
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text(max_size=60))
 def test_every_text_comes_back(byte_tokenizer, text):
     assert byte_tokenizer.decode(byte_tokenizer(text)["input_ids"]) == text

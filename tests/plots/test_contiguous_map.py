@@ -41,7 +41,7 @@ def slots(cells, row_slots):
 
 
 @given(st.lists(st.tuples(st.integers(1, 90), st.integers(0, 90), st.booleans()), max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_slot_is_drawn_once_as_what_it_is(steps):
     memory = ContiguousAllocator(250)
     for name, (length, used, stays) in enumerate(steps):
